@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
+	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
+)
+
+// runAPIServer serves the Kubernetes API on ln until ctx ends. extraArgs are kube-apiserver flags
+// that come after, and so win over, the ones set here.
+func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraArgs []string) error {
+	opts := options.NewServerRunOptions()
+	args := append([]string{
+		"--etcd-servers=" + etcdClientSocket,
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		// An Endpoints object may not hold a loopback address, so Service "kubernetes" gets none.
+		"--endpoint-reconciler-type=none",
+		"--tls-cert-file=" + files.apiServer.cert,
+		"--tls-private-key-file=" + files.apiServer.key,
+		"--client-ca-file=" + files.ca.cert,
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-signing-key-file=" + files.serviceAccount.key,
+		"--service-account-key-file=" + files.serviceAccount.cert,
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true",
+		"--profiling=false",
+	}, extraArgs...)
+	if err := parseFlags(opts.Flags(), args); err != nil {
+		return fmt.Errorf("kube-apiserver flags: %w", err)
+	}
+	if err := opts.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("kube-apiserver feature gates: %w", err)
+	}
+	opts.SecureServing.Listener = ln
+
+	completed, err := opts.Complete(ctx)
+	if err != nil {
+		return fmt.Errorf("kube-apiserver options: %w", err)
+	}
+	if errs := completed.Validate(); len(errs) > 0 {
+		return fmt.Errorf("kube-apiserver options: %w", errs[0])
+	}
+	config, err := app.NewConfig(completed)
+	if err != nil {
+		return fmt.Errorf("kube-apiserver config: %w", err)
+	}
+	if err := bootstrapWithoutDelay(config.KubeAPIs.ControlPlane.Generic); err != nil {
+		return err
+	}
+	ready, err := config.Complete()
+	if err != nil {
+		return fmt.Errorf("kube-apiserver config: %w", err)
+	}
+	chain, err := app.CreateServerChain(ready)
+	if err != nil {
+		return fmt.Errorf("create kube-apiserver: %w", err)
+	}
+	prepared, err := chain.PrepareRun()
+	if err != nil {
+		return fmt.Errorf("prepare kube-apiserver: %w", err)
+	}
+	return prepared.Run(ctx)
+}
+
+// bootstrapWithoutDelay replaces the two post-start hooks that wait a second before their first try.
+// Until they are done /readyz says no, and etcd has been there all along.
+func bootstrapWithoutDelay(config *genericapiserver.Config) error {
+	config.DisabledPostStartHooks.Insert(rbacrest.PostStartHookName, schedulingrest.PostStartHookName)
+	return config.AddPostStartHook("workshop/bootstrap-objects", func(hook genericapiserver.PostStartHookContext) error {
+		client, err := kubernetes.NewForConfig(hook.LoopbackClientConfig)
+		if err != nil {
+			return err
+		}
+		return bootstrap(hook, client)
+	})
+}

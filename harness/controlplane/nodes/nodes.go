@@ -1,0 +1,106 @@
+// Package nodes plays the kubelets of the simulated machines (package machine): it keeps their
+// Leases, reports their conditions, runs the Pods that are bound to them and finishes those that
+// are deleted. KWOK does the work; what happens when is in the Stages of this package and of KWOK.
+package nodes
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/kwok/kustomize/stage/pod/fast"
+	"sigs.k8s.io/kwok/pkg/apis/internalversion"
+	"sigs.k8s.io/kwok/pkg/client/clientset/versioned"
+	"sigs.k8s.io/kwok/pkg/config"
+	"sigs.k8s.io/kwok/pkg/kwok/controllers"
+	"sigs.k8s.io/kwok/pkg/utils/client"
+
+	"k8s.io/client-go/rest"
+
+	"example.com/controllers/harness/machine"
+)
+
+//go:embed stages/node-ready.yaml
+var nodeReady string
+
+//go:embed stages/node-not-ready.yaml
+var nodeNotReady string
+
+// Play plays the kubelets of the machines of the cluster that kubeconfig names, present and future,
+// until ctx ends. Namespace kube-node-lease must exist.
+func Play(ctx context.Context, kubeconfig string) error {
+	stages, err := stages()
+	if err != nil {
+		return err
+	}
+	clients, err := client.NewClientset("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("make clients for the nodes: %w", err)
+	}
+	restConfig, err := clients.ToRESTConfig()
+	if err != nil {
+		return fmt.Errorf("make clients for the nodes: %w", err)
+	}
+	dynamicClient, err := clients.ToDynamicClient()
+	if err != nil {
+		return fmt.Errorf("make clients for the nodes: %w", err)
+	}
+	mapper, err := clients.ToRESTMapper()
+	if err != nil {
+		return fmt.Errorf("make clients for the nodes: %w", err)
+	}
+	restClient, err := rest.RESTClientFor(restConfig)
+	if err != nil {
+		return fmt.Errorf("make clients for the nodes: %w", err)
+	}
+	typedClient, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("make clients for the nodes: %w", err)
+	}
+	stageClient, err := versioned.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("make clients for the nodes: %w", err)
+	}
+	controller, err := controllers.NewController(controllers.Config{
+		// The same after a restart, so that the Leases of the last run are ours to renew at once.
+		ID:                                "workshop",
+		Clock:                             clock.RealClock{},
+		DynamicClient:                     dynamicClient,
+		RESTClient:                        restClient,
+		RESTMapper:                        mapper,
+		ImpersonatingDynamicClient:        clients.ToImpersonatingDynamicClient(),
+		ImpersonatingTypedClient:          clients.ToImpersonatingTypedClient(),
+		TypedClient:                       typedClient,
+		TypedKwokClient:                   stageClient,
+		LocalStages:                       stages,
+		ManageNodesWithAnnotationSelector: machine.Selector,
+		CIDR:                              "10.244.0.0/16",
+		NodeLeaseDurationSeconds:          40, // kubelet's default
+		NodeLeaseParallelism:              4,
+		NodePlayStageParallelism:          4,
+		PodPlayStageParallelism:           4,
+		PodsOnNodeSyncParallelism:         4,
+	})
+	if err != nil {
+		return fmt.Errorf("make kubelets of the nodes: %w", err)
+	}
+	if err := controller.Start(ctx); err != nil {
+		return fmt.Errorf("start kubelets of the nodes: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func stages() (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
+	all := map[internalversion.StageResourceRef][]*internalversion.Stage{}
+	for _, text := range []string{nodeReady, nodeNotReady, fast.DefaultPodReady, fast.DefaultPodComplete, fast.DefaultPodDelete} {
+		stage, err := config.UnmarshalWithType[*internalversion.Stage](text)
+		if err != nil {
+			return nil, fmt.Errorf("read stage: %w", err)
+		}
+		all[stage.Spec.ResourceRef] = append(all[stage.Spec.ResourceRef], stage)
+	}
+	return all, nil
+}
