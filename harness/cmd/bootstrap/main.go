@@ -1,0 +1,31 @@
+// Program bootstrap builds the workshop's command, with progress, if it has to be built, and becomes
+// it. It needs nothing but the standard library and two small modules, so that "go run" has it at once.
+package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"example.com/controllers/harness/gobuild"
+	"example.com/controllers/harness/proc"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: bootstrap HARNESS_DIRECTORY [WORKSHOP_ARGUMENT]...")
+		os.Exit(2)
+	}
+	path, err := gobuild.Build(proc.Context(), gobuild.Program{
+		Name:    "workshop",
+		Dir:     os.Args[1],
+		Package: "./cmd/workshop",
+		Sources: []string{"go.mod", "go.sum", "cluster", "cmd/workshop", "gobuild", "guard", "lesson", "machine", "play", "proc"},
+		LDFlags: "-s -w",
+	}, os.Stderr)
+	if err == nil {
+		err = syscall.Exec(path, append([]string{path}, os.Args[2:]...), os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, "workshop:", err)
+	os.Exit(1)
+}
