@@ -1,0 +1,90 @@
+# A table of contents. What the targets do is in harness/cmd/workshop.
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# No C compiler is needed, but for the race detector.
+export CGO_ENABLED ?= 0
+
+# "make lesson 3" is "make lesson N=3".
+ifeq (lesson,$(firstword $(MAKECMDGOALS)))
+N ?= $(word 2,$(MAKECMDGOALS))
+ifneq (,$(word 2,$(MAKECMDGOALS)))
+$(eval $(word 2,$(MAKECMDGOALS)): ; @:)
+endif
+endif
+
+# The workshop's command, built when its sources have changed. It ends when this make does.
+define workshop
+command -v go >/dev/null || { echo "There is no go command. Install Go 1.26 or newer: https://go.dev/dl" >&2; exit 1; }; \
+(cd harness && GOWORK=off go env GOVERSION >/dev/null) || { echo "The workshop needs Go 1.26 or newer: https://go.dev/dl" >&2; exit 1; }; \
+(cd harness && GOWORK=off go build -o ../.workshop/bin/bootstrap ./cmd/bootstrap) || exit 1; \
+WORKSHOP_WATCH_PID=$$PPID exec .workshop/bin/bootstrap harness
+endef
+
+.PHONY: help
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: lesson
+lesson: ## Play a lesson: make lesson 1. CLUSTER=up or CLUSTER=context:NAME: where (YES=1: do not ask). STEP=1: wait for Enter. KEEP=1: leave the cluster up
+	@$(workshop) lesson "$(N)" --cluster "$(or $(CLUSTER),embedded)" $(if $(STEP),--step) $(if $(KEEP),--keep) $(if $(YES),--yes)
+
+.PHONY: up
+up: ## Start a cluster that stays, for your own terminal. NODES=3: how many
+	@$(workshop) up $(if $(NODES),--nodes "$(NODES)")
+
+.PHONY: env
+env: ## Print what points a terminal at it: eval "$(make -s env)"
+	@$(workshop) env
+
+.PHONY: status
+status: ## Say whether it runs
+	@$(workshop) status
+
+.PHONY: down
+down: ## Stop it and keep its state
+	@$(workshop) down
+
+.PHONY: reset
+reset: ## Stop it and throw its state away
+	@$(workshop) reset
+
+.PHONY: test
+test: ## Run all checks and tests, and play every page. No Docker
+	@$(MAKE) check
+	@$(MAKE) tests
+
+.PHONY: check
+check: tools ## Check formatting, module files, vet, staticcheck, and builds without the workspace
+	@files=$$($$(go env GOROOT)/bin/gofmt -l 0*-*/ harness); if [ -n "$$files" ]; then echo "not formatted; run gofmt -w on:" $$files >&2; exit 1; fi
+	@for dir in $$(go list -m -f '{{.Dir}}'); do \
+		echo "check $${dir#$(CURDIR)/}"; \
+		(cd $$dir && GOWORK=off go mod tidy -diff && GOWORK=off go build ./... && go vet ./... && $(CURDIR)/.workshop/bin/staticcheck ./...) || exit 1; \
+	done
+
+.PHONY: tests
+tests: tools ## Run the tests of every module with the race detector, on one control plane
+	@$(workshop) run --nodes 10 -- env CGO_ENABLED=1 .workshop/bin/gotestsum --format pkgname -- -race -timeout 20m \
+		$$(go list -m -f '{{.Dir}}/...')
+
+.PHONY: bench
+bench: ## Measure boots of the control plane, side by side with envtest's. BOOTS=10: how many
+	@cd harness/bench && GOWORK=off go run . --boots "$(or $(BOOTS),10)"
+
+.PHONY: cross
+cross: ## Check that everything cross-compiles for Linux and macOS, amd64 and arm64. Slow
+	@for target in linux/arm64 darwin/arm64 darwin/amd64 linux/amd64; do \
+		echo "cross-compile $$target"; \
+		for dir in $$(go list -m -f '{{.Dir}}'); do \
+			(cd $$dir && GOWORK=off GOOS=$${target%/*} GOARCH=$${target#*/} go build -o /dev/null ./...) || exit 1; \
+		done; \
+	done
+
+.PHONY: tools
+tools:
+	@cd tools && GOWORK=off go build -o ../.workshop/bin/ tool
+
+.PHONY: clean
+clean: reset ## Stop the cluster and remove what was built here
+	@rm -rf .workshop

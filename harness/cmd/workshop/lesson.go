@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/lesson"
+)
+
+// lessonFlags are the flags of "workshop lesson".
+type lessonFlags struct {
+	cluster         string
+	nodes           int
+	step, keep, yes bool
+}
+
+func lessonCommand() *cobra.Command {
+	var f lessonFlags
+	cmd := &cobra.Command{
+		Use:   "lesson NUMBER",
+		Short: "Play a lesson",
+		Long: `Play a lesson: show its page, run its commands, and compare what they print with
+what the page says. Everything that was started is stopped at the end.`,
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			root, err := cluster.Root(cmd.Context())
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			lessons, err := lesson.All(root)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			var completions []string
+			for _, l := range lessons {
+				completions = append(completions, fmt.Sprintf("%d\t%s", l.Number, l.Name()))
+			}
+			return completions, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return playLesson(cmd.Context(), strings.Join(args, ""), f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.cluster, "cluster", "embedded", `where to play: "embedded" for a control plane of its own, "up" for the cluster of "workshop up", "context:NAME" for a context of your kubeconfig`)
+	flags.IntVar(&f.nodes, "nodes", 3, "number of simulated nodes of an embedded cluster")
+	flags.BoolVar(&f.step, "step", false, "wait for Enter before each command")
+	flags.BoolVar(&f.keep, "keep", false, "leave the cluster up at the end, with what the lesson made")
+	flags.BoolVar(&f.yes, "yes", false, `do not ask before a "context:NAME" cluster is touched`)
+	return cmd
+}
+
+func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
+	root, err := cluster.Root(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := lesson.Find(root, number)
+	if err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "workshop-run-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the lesson: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	input := bufio.NewReader(os.Stdin)
+
+	start := time.Now()
+	c, stop, err := openCluster(ctx, root, scratch, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop(err)) }()
+	fmt.Printf("%s: Kubernetes %s, %d nodes, %s\n", c.Name, c.Version, c.Nodes, time.Since(start).Round(100*time.Millisecond))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-c.Done():
+			cancel(c.Err())
+		case <-ctx.Done():
+		}
+	}()
+
+	stage, err := lesson.Set(ctx, l, c, scratch)
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(f.cluster, "context:") && !f.yes {
+		if err := ask(ctx, input, stage); err != nil {
+			return err
+		}
+	}
+	if err := stage.Open(ctx); err != nil {
+		return err
+	}
+	if !f.keep && f.cluster != "embedded" {
+		defer func() {
+			// The lesson may have been interrupted; what it made is removed all the same.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*time.Second)
+			defer cancel()
+			err = errors.Join(err, stage.Clean(ctx))
+		}()
+	}
+	player, err := newPlayer()
+	if err != nil {
+		return err
+	}
+	if f.step {
+		player.BeforeCommand = func(ctx context.Context) error { return waitForEnter(ctx, input) }
+	}
+	result, err := stage.Play(ctx, player)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nLesson %d is over: %d commands, %d lines of output as the page says, %s.\n%s\n",
+		l.Number, result.Commands, result.Checked, result.Duration.Round(time.Second), whatNext(root, l, f))
+	return nil
+}
+
+// openCluster returns the cluster that a lesson is to be played on, and what is to be done with it at
+// the end, given how the lesson ended.
+func openCluster(ctx context.Context, root, scratch string, f lessonFlags) (*cluster.Cluster, func(error) error, error) {
+	nothing := func(error) error { return nil }
+	options := cluster.Options{Nodes: f.nodes, Progress: os.Stderr}
+	name, isContext := strings.CutPrefix(f.cluster, "context:")
+	switch {
+	case isContext:
+		c, err := cluster.Open(ctx, name, scratch, os.Stderr)
+		return c, nothing, err
+	case f.cluster == "up":
+		c, err := cluster.Find(ctx, upDir(root), os.Stderr)
+		if errors.Is(err, cluster.ErrNotUp) {
+			err = fmt.Errorf("%w; make up starts one", err)
+		}
+		return c, nothing, err
+	case f.cluster != "embedded":
+		return nil, nil, fmt.Errorf("there is no cluster %q; it may be embedded, up, or context:NAME", f.cluster)
+	case f.keep:
+		c, err := cluster.Up(ctx, options, upDir(root))
+		if errors.Is(err, cluster.ErrAlreadyUp) {
+			err = fmt.Errorf("%w; play the lesson on it (CLUSTER=up), or stop it first (make down)", err)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, func(lessonErr error) error {
+			if lessonErr == nil {
+				return nil
+			}
+			return cluster.Down(context.WithoutCancel(ctx), upDir(root))
+		}, nil
+	default:
+		c, err := cluster.Start(ctx, options)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, func(error) error { return c.Stop() }, nil
+	}
+}
+
+// ask names what will be touched and wants a yes.
+func ask(ctx context.Context, input *bufio.Reader, s *lesson.Stage) error {
+	fmt.Printf("\nLesson %d will be played on %s. It makes, and removes at the end:\n  Namespace %s, and all that is in it\n",
+		s.Lesson.Number, s.Cluster.Name, s.Namespace)
+	for _, object := range s.Outside {
+		fmt.Println("  " + object)
+	}
+	fmt.Print("Type yes to go on: ")
+	answer, err := readLine(ctx, input)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if answer != "yes" {
+		return errors.New("nothing was touched; to go on, type yes, or give YES=1 (--yes)")
+	}
+	return nil
+}
+
+func waitForEnter(ctx context.Context, input *bufio.Reader) error {
+	_, err := readLine(ctx, input)
+	if errors.Is(err, io.EOF) {
+		return errors.New("STEP=1 waits for Enter before each command, but standard input has ended")
+	}
+	return err
+}
+
+// readLine reads a line, or gives up when ctx ends; then nothing else may read from input.
+func readLine(ctx context.Context, input *bufio.Reader) (string, error) {
+	type read struct {
+		text string
+		err  error
+	}
+	done := make(chan read, 1)
+	go func() {
+		text, err := input.ReadString('\n')
+		done <- read{strings.TrimSpace(text), err}
+	}()
+	select {
+	case r := <-done:
+		return r.text, r.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// whatNext says what a person could do now.
+func whatNext(root string, l lesson.Lesson, f lessonFlags) string {
+	if f.keep {
+		return "The cluster is still up. To use it from this terminal:  eval \"$(make -s env)\"   To stop it:  make down"
+	}
+	if next, err := lesson.Find(root, fmt.Sprint(l.Number+1)); err == nil {
+		return fmt.Sprintf("Next: read %s/controller.go, then  make lesson %d", l.Name(), next.Number)
+	}
+	return fmt.Sprintf("Next: read %s/controller.go, change it, and play the lesson again.", l.Name())
+}

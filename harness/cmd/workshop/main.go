@@ -1,0 +1,79 @@
+// Program workshop is the command behind the Makefile: it plays lessons, keeps a cluster, and runs
+// commands with one.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/play"
+	"example.com/controllers/harness/proc"
+)
+
+func main() {
+	ctx := proc.Context()
+	root := &cobra.Command{
+		Use:   "workshop",
+		Short: "A workshop on Kubernetes controllers: lessons, a cluster to play them on, and its tools",
+		// A failed lesson is not a misuse of the command.
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(lessonCommand(), upCommand(), downCommand(), statusCommand(), resetCommand(), envCommand(),
+		nodeCommand(), runCommand(), guardCommand())
+	err := root.ExecuteContext(ctx)
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "workshop: interrupted; everything it started has been stopped")
+		if err != nil && !errors.Is(err, proc.ErrInterrupted) && !errors.Is(err, context.Canceled) {
+			fmt.Fprintln(os.Stderr, "workshop:", err)
+		}
+		os.Exit(130)
+	case err != nil:
+		var status exitStatus
+		if errors.As(err, &status) {
+			os.Exit(int(status))
+		}
+		fmt.Fprintln(os.Stderr, "workshop:", err)
+		os.Exit(1)
+	}
+}
+
+// exitStatus is the error of a command that has said all there is to say.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// guardCommand is how the player runs package guard.
+func guardCommand() *cobra.Command {
+	var remove []string
+	cmd := &cobra.Command{
+		Use:    "guard [--remove DIR]... -- COMMAND [ARGUMENT]...",
+		Short:  "Run a command and end all that it started when standard input is closed",
+		Hidden: true,
+		Args:   cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			status, err := guard.Run(os.Stdin, remove, args[0], args[1:]...)
+			if err == nil && status != 0 {
+				err = exitStatus(status)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringArrayVar(&remove, "remove", nil, "a directory to remove if the other end died")
+	return cmd
+}
+
+// newPlayer returns a player that shows pages on standard output.
+func newPlayer() (play.Player, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return play.Player{}, err
+	}
+	return play.Player{Out: os.Stdout, Guard: []string{self, "guard"}}, nil
+}

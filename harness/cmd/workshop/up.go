@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.com/controllers/harness/cluster"
+)
+
+// upDir is where the cluster of "workshop up" keeps its state.
+func upDir(root string) string { return filepath.Join(root, ".workshop", "up") }
+
+func upCommand() *cobra.Command {
+	var nodes int
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster that stays",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
+				start := time.Now()
+				c, err := cluster.Up(ctx, cluster.Options{Nodes: nodes, Progress: os.Stderr}, dir)
+				if errors.Is(err, cluster.ErrAlreadyUp) {
+					return fmt.Errorf("%w; make status says more, make down stops it", err)
+				}
+				if err != nil {
+					return err
+				}
+				fmt.Printf("up: Kubernetes %s, %d nodes, %s\nTo use it from this terminal:  eval \"$(make -s env)\"\n",
+					c.Version, c.Nodes, time.Since(start).Round(100*time.Millisecond))
+				return nil
+			})
+		},
+	}
+	cmd.Flags().IntVar(&nodes, "nodes", 3, "number of simulated nodes that a new cluster starts with")
+	return cmd
+}
+
+func downCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "Stop the cluster of \"workshop up\" and keep its state",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
+				if err := cluster.Down(ctx, dir); err != nil {
+					return err
+				}
+				fmt.Println("down; make up starts it again as it was, make reset throws its state away")
+				return nil
+			})
+		},
+	}
+}
+
+func statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Say whether the cluster of \"workshop up\" runs, and how it is",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
+				c, err := cluster.Find(ctx, dir, os.Stderr)
+				if errors.Is(err, cluster.ErrNotUp) {
+					if _, statErr := os.Stat(dir); statErr == nil {
+						return fmt.Errorf("%w; its state is kept, and make up starts it again", err)
+					}
+					return fmt.Errorf("%w; make up starts one", err)
+				}
+				if err != nil {
+					return err
+				}
+				fmt.Printf("up: Kubernetes %s, %d nodes\nkubeconfig: %s\n", c.Version, c.Nodes, c.Kubeconfig)
+				return nil
+			})
+		},
+	}
+}
+
+func resetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reset",
+		Short: "Stop the cluster of \"workshop up\" and throw its state away",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
+				if err := cluster.Reset(ctx, dir); err != nil {
+					return err
+				}
+				fmt.Println("reset; make up starts a new cluster")
+				return nil
+			})
+		},
+	}
+}
+
+func envCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "env",
+		Short: "Print shell commands that point a terminal at the cluster of \"workshop up\"",
+		Long:  "Print shell commands that point a terminal at the cluster of \"workshop up\":\n\n  eval \"$(workshop env)\"",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
+				c, err := cluster.Find(ctx, dir, os.Stderr)
+				if errors.Is(err, cluster.ErrNotUp) {
+					return fmt.Errorf("%w; make up starts one", err)
+				}
+				if err != nil {
+					return err
+				}
+				fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:\"$PATH\"\n", quote(c.Kubeconfig), quote(c.Kubectl))
+				return nil
+			})
+		},
+	}
+}
+
+// quote makes one word of a shell command out of text.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+func inUpDir(ctx context.Context, do func(ctx context.Context, dir string) error) error {
+	root, err := cluster.Root(ctx)
+	if err != nil {
+		return err
+	}
+	return do(ctx, upDir(root))
+}

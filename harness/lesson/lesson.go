@@ -1,0 +1,217 @@
+// Package lesson finds the lessons of the repository and plays them on a cluster.
+//
+// A lesson is a directory "NN-name" with a README.md that can be played (package play). What else it
+// needs to know of one it reads from the lesson's kustomization: the namespace that the lesson works
+// in, and what it makes outside of it.
+package lesson
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/play"
+)
+
+// Label marks the namespaces that a lesson made. Its value is the lesson's directory.
+const Label = "workshop.controllers.example.com/lesson"
+
+// Lesson is one of the repository's lessons.
+type Lesson struct {
+	Number int
+	Dir    string // absolute
+}
+
+// Name returns the name of the lesson's directory.
+func (l Lesson) Name() string { return filepath.Base(l.Dir) }
+
+var directory = regexp.MustCompile(`^(\d\d)-`)
+
+// All returns the lessons of the repository at root, in order.
+func All(root string) ([]Lesson, error) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, err
+	}
+	var lessons []Lesson
+	for _, entry := range entries {
+		match := directory.FindStringSubmatch(entry.Name())
+		if match == nil || !entry.IsDir() {
+			continue
+		}
+		if number, err := strconv.Atoi(match[1]); err == nil {
+			lessons = append(lessons, Lesson{Number: number, Dir: filepath.Join(root, entry.Name())})
+		}
+	}
+	return lessons, nil
+}
+
+// Find returns the lesson of that number.
+func Find(root, number string) (Lesson, error) {
+	lessons, err := All(root)
+	if err != nil {
+		return Lesson{}, err
+	}
+	if wanted, err := strconv.Atoi(number); err == nil {
+		for _, l := range lessons {
+			if l.Number == wanted {
+				return l, nil
+			}
+		}
+	}
+	var there []string
+	for _, l := range lessons {
+		there = append(there, fmt.Sprintf("  make lesson %d   (%s)", l.Number, l.Name()))
+	}
+	complaint := fmt.Sprintf("there is no lesson %q", number)
+	if number == "" {
+		complaint = "which lesson?"
+	}
+	return Lesson{}, fmt.Errorf("%s There are:\n%s", complaint, strings.Join(there, "\n"))
+}
+
+// Stage is a cluster with a lesson's namespace in it.
+type Stage struct {
+	Lesson    Lesson
+	Cluster   *cluster.Cluster
+	Namespace string
+	// Outside names what the lesson's manifests make outside of the namespace: "ClusterRole naive-loop".
+	Outside []string
+
+	client  kubernetes.Interface
+	scratch string
+}
+
+// Set looks at what playing the lesson on the cluster would touch. It changes nothing. scratch is a
+// directory for what has to be written; the caller removes it at the end.
+func Set(ctx context.Context, l Lesson, c *cluster.Cluster, scratch string) (*Stage, error) {
+	client, err := c.Client()
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{Lesson: l, Cluster: c, client: client, scratch: scratch}
+	manifests, err := s.kubectl(ctx, "kustomize", "manifests")
+	if err != nil {
+		return nil, err
+	}
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
+	for {
+		var object metav1.PartialObjectMetadata
+		if err := documents.Decode(&object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("read the manifests of %s: %w", l.Name(), err)
+		}
+		switch {
+		case object.Namespace == "":
+			s.Outside = append(s.Outside, object.Kind+" "+object.Name)
+		case s.Namespace == "":
+			s.Namespace = object.Namespace
+		case s.Namespace != object.Namespace:
+			return nil, fmt.Errorf("the manifests of %s use two namespaces, %s and %s", l.Name(), s.Namespace, object.Namespace)
+		}
+	}
+	if s.Namespace == "" {
+		return nil, fmt.Errorf("the manifests of %s name no namespace; set one in %s/manifests/kustomization.yaml", l.Name(), l.Name())
+	}
+	return s, nil
+}
+
+// Open makes the lesson's namespace. One that an earlier run left is thrown away first; one that is
+// somebody else's is an error, and nothing is done.
+func (s *Stage) Open(ctx context.Context) error {
+	namespace, err := s.client.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
+	switch {
+	case err == nil && namespace.Labels[Label] != s.Lesson.Name():
+		return fmt.Errorf("there is a namespace %q on %s that the lesson did not make; it is left alone. Play the lesson on another cluster",
+			s.Namespace, s.Cluster.Name)
+	case err == nil:
+		if err := s.Clean(ctx); err != nil {
+			return err
+		}
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("look for namespace %s: %w", s.Namespace, err)
+	}
+	_, err = s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: s.Namespace, Labels: map[string]string{Label: s.Lesson.Name()},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("make namespace %s: %w", s.Namespace, err)
+	}
+	return nil
+}
+
+// Clean removes what the lesson's manifests made, then the namespace, and waits until it is gone.
+func (s *Stage) Clean(ctx context.Context) error {
+	_, err := s.kubectl(ctx, "delete", "-k", "manifests", "--ignore-not-found", "--wait=false")
+	namespaces := s.client.CoreV1().Namespaces()
+	if deleteErr := namespaces.Delete(ctx, s.Namespace, metav1.DeleteOptions{}); deleteErr != nil && !apierrors.IsNotFound(deleteErr) {
+		return errors.Join(err, fmt.Errorf("delete namespace %s: %w", s.Namespace, deleteErr))
+	}
+	gone := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := namespaces.Get(ctx, s.Namespace, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if gone != nil {
+		gone = fmt.Errorf("namespace %s on %s is being deleted but is not gone yet: %w", s.Namespace, s.Cluster.Name, context.Cause(ctx))
+	}
+	return errors.Join(err, gone)
+}
+
+// Play plays the lesson's page. The player's Env and Scratch are set here.
+func (s *Stage) Play(ctx context.Context, player play.Player) (play.Result, error) {
+	page, err := play.Read(filepath.Join(s.Lesson.Dir, "README.md"))
+	if err != nil {
+		return play.Result{}, err
+	}
+	here := *s.Cluster
+	here.Kubeconfig = filepath.Join(s.scratch, s.Namespace+".kubeconfig")
+	if err := withNamespace(s.Cluster.Kubeconfig, here.Kubeconfig, s.Namespace); err != nil {
+		return play.Result{}, err
+	}
+	player.Scratch = s.scratch
+	player.Env = append(here.Env(s.scratch), player.Env...)
+	return player.Play(ctx, page)
+}
+
+// withNamespace copies a kubeconfig and gives its current context a namespace.
+func withNamespace(from, to, namespace string) error {
+	config, err := clientcmd.LoadFromFile(from)
+	if err != nil {
+		return fmt.Errorf("read kubeconfig %s: %w", from, err)
+	}
+	config.Contexts[config.CurrentContext].Namespace = namespace
+	return clientcmd.WriteToFile(*config, to)
+}
+
+// kubectl runs kubectl in the lesson's directory and returns its output.
+func (s *Stage) kubectl(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.Cluster.Kubectl, "kubectl"), args...)
+	cmd.Dir = s.Lesson.Dir
+	cmd.Env = append(os.Environ(), s.Cluster.Env(s.scratch)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return out, nil
+}

@@ -1,0 +1,137 @@
+package play
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const anything = "..."
+
+// about is how a page marks a number that is a little different each time.
+var about = regexp.MustCompile(`^~(\d+(?:\.\d+)?)(\D*)$`)
+
+// matchLine says whether a line is what a line of a page describes.
+func matchLine(pattern, line string) bool {
+	line = strings.TrimRight(line, " \t\r")
+	if strings.Contains(pattern, "~") {
+		return matchWords(strings.Fields(pattern), strings.Fields(line))
+	}
+	return matchText(pattern, line)
+}
+
+// matchWords compares word by word, since numbers of other lengths move columns.
+func matchWords(patterns, words []string) bool {
+	if len(patterns) != len(words) {
+		return false
+	}
+	for i, pattern := range patterns {
+		number := about.FindStringSubmatch(pattern)
+		if number == nil {
+			if !matchText(pattern, words[i]) {
+				return false
+			}
+			continue
+		}
+		wanted, err := strconv.ParseFloat(number[1], 64)
+		if err != nil {
+			return false
+		}
+		got, err := strconv.ParseFloat(strings.TrimSuffix(words[i], number[2]), 64)
+		if err != nil || got < wanted/2 || got > wanted*2 {
+			return false
+		}
+	}
+	return true
+}
+
+func matchText(pattern, line string) bool {
+	pieces := strings.Split(pattern, anything)
+	if len(pieces) == 1 {
+		return pattern == line
+	}
+	rest, ok := strings.CutPrefix(line, pieces[0])
+	if !ok {
+		return false
+	}
+	last := len(pieces) - 1
+	for _, piece := range pieces[1:last] {
+		at := strings.Index(rest, piece)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(piece):]
+	}
+	return strings.HasSuffix(rest, pieces[last])
+}
+
+// compare lays the lines of an output beside those that a page expects. It returns "" when they
+// match; else a diff: lines that are as expected start with "  ", expected ones that did not come
+// with "- ", unexpected ones with "+ ".
+func compare(expect, lines []string) string {
+	// cost[i][j] is the least number of differences between expect[i:] and lines[j:].
+	cost := make([][]int, len(expect)+1)
+	for i := range cost {
+		cost[i] = make([]int, len(lines)+1)
+	}
+	for i := len(expect); i >= 0; i-- {
+		for j := len(lines); j >= 0; j-- {
+			switch {
+			case i == len(expect):
+				cost[i][j] = len(lines) - j
+			case expect[i] == anything:
+				cost[i][j] = cost[i+1][j]
+				if j < len(lines) {
+					cost[i][j] = min(cost[i][j], cost[i][j+1])
+				}
+			case j == len(lines):
+				cost[i][j] = 1 + cost[i+1][j]
+			default:
+				cost[i][j] = 1 + min(cost[i+1][j], cost[i][j+1])
+				if matchLine(expect[i], lines[j]) {
+					cost[i][j] = min(cost[i][j], cost[i+1][j+1])
+				}
+			}
+		}
+	}
+	if cost[0][0] == 0 {
+		return ""
+	}
+	var diff []string
+	for i, j := 0, 0; i < len(expect) || j < len(lines); {
+		switch here := cost[i][j]; {
+		case i < len(expect) && expect[i] == anything && cost[i+1][j] == here:
+			i++
+		case i < len(expect) && expect[i] == anything:
+			diff = append(diff, "  "+lines[j])
+			j++
+		case i < len(expect) && j < len(lines) && cost[i+1][j+1] == here && matchLine(expect[i], lines[j]):
+			diff = append(diff, "  "+lines[j])
+			i, j = i+1, j+1
+		case i < len(expect) && cost[i+1][j]+1 == here:
+			diff = append(diff, "- "+expect[i])
+			i++
+		default:
+			diff = append(diff, "+ "+lines[j])
+			j++
+		}
+	}
+	return strings.Join(shorten(diff), "\n")
+}
+
+// shorten leaves out what is far from any difference.
+func shorten(diff []string) []string {
+	const context = 3
+	var out []string
+	for i, line := range diff {
+		around := diff[max(0, i-context):min(len(diff), i+context+1)]
+		switch {
+		case slices.ContainsFunc(around, func(line string) bool { return !strings.HasPrefix(line, "  ") }):
+			out = append(out, line)
+		case len(out) == 0 || out[len(out)-1] != "  "+anything:
+			out = append(out, "  "+anything)
+		}
+	}
+	return out
+}

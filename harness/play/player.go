@@ -1,0 +1,353 @@
+package play
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Player plays pages.
+type Player struct {
+	// Out is where the page is shown.
+	Out io.Writer
+	// Guard is the command line that runs package guard; the arguments are added to it.
+	Guard []string
+	// Env is added to the environment of the page's commands.
+	Env []string
+	// Scratch is a directory for what the player has to write. The caller makes and removes it; when
+	// this process is killed, the guard does.
+	Scratch string
+	// BeforeCommand, if it is there, is called before each command is run, after it was shown.
+	BeforeCommand func(context.Context) error
+	// Limit is how long a command, or the wait for a line of a log, may take: two minutes if it is 0.
+	// It is there for pages that hang, not for slow machines.
+	Limit time.Duration
+}
+
+// Result says what was played.
+type Result struct {
+	Commands int // commands that were run
+	Checked  int // lines of output that were as the page says
+	Duration time.Duration
+}
+
+// MismatchError is returned when the page and the world differ.
+type MismatchError struct {
+	Where   string // file:line of the command
+	Command string
+	Reason  string
+	Diff    string // see compare; or the last lines of a log
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("%s: %s\n  $ %s\n%s", e.Where, e.Reason, e.Command, indent(e.Diff))
+}
+
+// gracePeriod is how long the page's background commands have to end when the page has.
+const gracePeriod = 10 * time.Second
+
+// Play plays a page from top to bottom. Whatever happens, nothing that it started is left when it
+// returns.
+func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error) {
+	start := time.Now()
+	defer func() { result.Duration = time.Since(start) }()
+	shell, err := startShell(p.Guard, page.Dir(), p.Scratch, p.Env)
+	if err != nil {
+		return result, err
+	}
+	run := &performance{
+		Player: p, page: page, shell: shell,
+		screen: newScreen(p.Out), jobs: map[string]*job{},
+	}
+	ctx, run.cancel = context.WithCancelCause(ctx)
+	defer run.cancel(nil)
+	if run.Limit == 0 {
+		run.Limit = 2 * time.Minute
+	}
+	err = run.all(ctx, &result)
+	if err == nil {
+		err = run.stopJobs(ctx)
+	}
+	return result, errors.Join(err, shell.close())
+}
+
+// performance is one page being played.
+type performance struct {
+	*Player
+	page   *Page
+	shell  *shell
+	screen *screen
+	jobs   map[string]*job
+	cancel context.CancelCauseFunc // with a jobEndedError when a job ends by itself
+}
+
+func (p *performance) all(ctx context.Context, result *Result) error {
+	for _, part := range p.page.Parts {
+		if part.Prose != "" {
+			p.screen.prose(part.Prose)
+		}
+		for _, step := range part.Steps {
+			p.screen.command(step)
+			if p.BeforeCommand != nil {
+				if err := p.BeforeCommand(ctx); err != nil {
+					return err
+				}
+			}
+			if err := p.step(ctx, step); err != nil {
+				return err
+			}
+			result.Commands++
+			result.Checked += len(step.Expect)
+		}
+	}
+	return nil
+}
+
+// step runs a command and waits for what the page says of it.
+func (p *performance) step(ctx context.Context, step Step) error {
+	where := fmt.Sprintf("%s:%d", p.page.Path, step.Line)
+	fail := func(reason, diff string) error {
+		return &MismatchError{Where: where, Command: step.Command, Reason: reason, Diff: diff}
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Limit)
+	defer cancel()
+	tooLong := func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
+	if step.Background {
+		if err := p.startJob(ctx, step.Command); err != nil {
+			return fail(err.Error(), "")
+		}
+	}
+	var output, logs []string
+	for _, line := range step.Expect {
+		if name, _, isLog := p.logLine(line); isLog && p.jobs[name] != nil {
+			logs = append(logs, line)
+		} else {
+			output = append(output, line)
+		}
+	}
+	if !step.Background {
+		var got []string
+		status, err := p.shell.run(ctx, step.Command, func(line string) {
+			p.screen.output(line)
+			got = append(got, line)
+		})
+		if tooLong(err) {
+			return fail(fmt.Sprintf("the command has not ended after %s", p.Limit), strings.Join(last(got), "\n"))
+		}
+		if err != nil {
+			return whyEnded(err, fail)
+		}
+		if status != 0 {
+			line := fmt.Sprintf("(exit status %d)", status)
+			p.screen.output(line)
+			got = append(got, line)
+		}
+		if diff := compare(output, got); diff != "" {
+			reason := "the output is not what the page says (-: page, +: real)"
+			if status != 0 {
+				reason = fmt.Sprintf("the command failed with exit status %d (-: page, +: real)", status)
+			}
+			return fail(reason, diff)
+		}
+	} else if len(output) > 0 {
+		return fail("a background command has no output of its own; its log is shown with its name in front", strings.Join(output, "\n"))
+	}
+	for _, line := range logs {
+		name, pattern, _ := p.logLine(line)
+		job := p.jobs[name]
+		err := job.await(ctx, pattern)
+		if tooLong(err) {
+			return fail(fmt.Sprintf("the log of %s has no such line after %s", name, p.Limit),
+				"- "+line+"\nthe last lines of it:\n"+strings.Join(job.lastLines(), "\n"))
+		}
+		if err != nil {
+			return whyEnded(err, fail)
+		}
+	}
+	return whyEnded(context.Cause(ctx), fail)
+}
+
+// whyEnded turns the end of a job into a failure of the page.
+func whyEnded(err error, fail func(reason, diff string) error) error {
+	if ended := (*jobEndedError)(nil); errors.As(err, &ended) {
+		return fail(ended.Error(), "the last lines of its log:\n"+strings.Join(ended.job.lastLines(), "\n"))
+	}
+	return err
+}
+
+var logLinePattern = regexp.MustCompile(`^([\w.-]+) \| ?(.*)$`)
+
+// logLine takes a line of the form "NAME | TEXT" apart.
+func (p *performance) logLine(line string) (name, text string, ok bool) {
+	match := logLinePattern.FindStringSubmatch(line)
+	if match == nil {
+		return "", "", false
+	}
+	return match[1], match[2], true
+}
+
+// startJob starts a command in the background. It takes over the name of one that the page has killed.
+func (p *performance) startJob(ctx context.Context, command string) error {
+	name := jobName(command)
+	if old := p.jobs[name]; old != nil {
+		if err := old.awaitEnd(ctx, gracePeriod); err != nil {
+			return err
+		}
+	}
+	job := &job{name: name, changed: make(chan struct{})}
+	file := fmt.Sprintf("%s-%d", name, len(p.jobs))
+	for p.jobs[file] != nil {
+		file += "x"
+	}
+	p.jobs[name] = job
+	return p.shell.background(ctx, file, command,
+		func(line string) {
+			p.screen.log(name, line)
+			job.add(line)
+		},
+		func(status int) {
+			job.end(status)
+			if status >= 0 {
+				p.cancel(&jobEndedError{job})
+			}
+		})
+}
+
+// stopJobs ends the background commands, as the end of the page does.
+func (p *performance) stopJobs(ctx context.Context) error {
+	if err := p.shell.killJobs(ctx); err != nil {
+		return err
+	}
+	for _, job := range p.jobs {
+		if err := job.awaitEnd(ctx, gracePeriod); err != nil {
+			return fmt.Errorf("the page is over, and its background commands got SIGTERM: %w", err)
+		}
+	}
+	return nil
+}
+
+var assignment = regexp.MustCompile(`^\w+=`)
+
+// jobName names a background command: by its program, or by what "go run" runs.
+func jobName(command string) string {
+	words := strings.Fields(command)
+	for len(words) > 1 && assignment.MatchString(words[0]) {
+		words = words[1:]
+	}
+	if len(words) > 2 && words[0] == "go" && words[1] == "run" {
+		for _, word := range words[2:] {
+			if !strings.HasPrefix(word, "-") {
+				return path.Base(word)
+			}
+		}
+	}
+	return path.Base(words[0])
+}
+
+// job is a command in the background. Its log only grows.
+type job struct {
+	name string
+
+	mu      sync.Mutex
+	lines   []string
+	read    int           // lines[:read] have been asked for
+	done    bool          // there will be no more lines
+	status  int           // once done: of a command that ended by itself; -1 for one that was killed
+	changed chan struct{} // closed, and replaced, when any of these changes
+}
+
+type jobEndedError struct{ job *job }
+
+func (e *jobEndedError) Error() string {
+	if e.job.status < 0 {
+		return e.job.name + " was ended before it logged what the page says"
+	}
+	return fmt.Sprintf("%s ended by itself, with exit status %d", e.job.name, e.job.status)
+}
+
+func (j *job) add(line string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, line)
+	j.notify()
+}
+
+func (j *job) end(status int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.done, j.status = true, status
+	j.notify()
+}
+
+func (j *job) notify() {
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// awaitEnd waits until the command and all that it started have ended, but not longer than limit.
+func (j *job) awaitEnd(ctx context.Context, limit time.Duration) error {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	for {
+		j.mu.Lock()
+		done, changed := j.done, j.changed
+		j.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-deadline.C:
+			return fmt.Errorf("%s is still running after %s", j.name, limit)
+		}
+	}
+}
+
+// await waits for a line that matches pattern, after those that were awaited before.
+func (j *job) await(ctx context.Context, pattern string) error {
+	for {
+		j.mu.Lock()
+		for j.read < len(j.lines) {
+			line := j.lines[j.read]
+			j.read++
+			if matchLine(pattern, line) {
+				j.mu.Unlock()
+				return nil
+			}
+		}
+		done, changed := j.done, j.changed
+		j.mu.Unlock()
+		if done {
+			return &jobEndedError{j}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (j *job) lastLines() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return last(j.lines)
+}
+
+func last(lines []string) []string { return lines[max(0, len(lines)-12):] }
+
+func indent(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
+}
