@@ -1,0 +1,84 @@
+// Program naive-loop runs the controller of lesson 1.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	naiveloop "example.com/controllers/naive-loop"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "naive-loop:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; without one, the account of the Pod that this runs in")
+	namespace := flag.String("namespace", "", "namespace to work in; Pods are deleted there (required)")
+	interval := flag.Duration("interval", 5*time.Second, "pause between two passes of the loop")
+	klog.InitFlags(nil)
+	flag.Parse()
+	switch {
+	case flag.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	case *namespace == "":
+		return errors.New("--namespace is missing; name the namespace whose Pods may be deleted")
+	case *interval <= 0:
+		return fmt.Errorf("--interval is %s; it must be more than 0", *interval)
+	}
+
+	config, err := clientConfig(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	version, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("the API server at %s does not answer; is it the right one, and is it up? %w", config.Host, err)
+	}
+	controller := &naiveloop.Controller{
+		Client:    client,
+		Namespace: *namespace,
+		NodeName:  os.Getenv("NODE_NAME"), // from the downward API; see manifests/deployment.yaml
+		Interval:  *interval,
+	}
+	klog.FromContext(ctx).Info("Starting", "namespace", *namespace, "interval", *interval, "server", version.GitVersion)
+	controller.Run(ctx)
+	return nil
+}
+
+// clientConfig returns who we are to the API server: what a kubeconfig says or, in a Pod, its
+// ServiceAccount.
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+		}
+		return config, nil
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, fmt.Errorf("not in a Pod, and no --kubeconfig or KUBECONFIG: %w", err)
+	}
+	return config, nil
+}
