@@ -28,10 +28,10 @@ const Bye = "bye"
 // Run runs a command in a session of its own and returns its exit status. When the command ends, or
 // alive does (a pipe from the process that asked, closed by it or by its death), or the guard gets
 // SIGTERM, it ends every process of the session, background jobs and their children included. If the
-// one that asked has not said [Bye], it then removes the directories named in remove.
+// one that asked has not said [Bye], it then removes the directory remove.
 //
 // The command gets the guard's standard output, standard error and file 3. Its standard input is empty.
-func Run(alive io.Reader, remove []string, name string, args ...string) (status int, err error) {
+func Run(alive io.Reader, remove, name string, args ...string) (status int, err error) {
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{os.NewFile(3, "file 3")}
@@ -68,10 +68,8 @@ func Run(alive io.Reader, remove []string, name string, args ...string) (status 
 		}
 	}
 	if last != Bye {
-		for _, dir := range remove {
-			if err := os.RemoveAll(dir); err != nil {
-				return 1, err
-			}
+		if err := os.RemoveAll(remove); err != nil {
+			return 1, err
 		}
 	}
 	var exit *exec.ExitError
@@ -120,4 +118,32 @@ func sessionMembers(session int) ([]int, error) {
 		}
 	}
 	return members, nil
+}
+
+// command is the first argument of a process that is to be a guard.
+const command = "be-a-guard"
+
+// Main makes this process the guard if it was started by [Command], and does not return then. Programs
+// and test binaries that need guards call it before anything else.
+func Main() {
+	if len(os.Args) < 2 || os.Args[1] != command {
+		return
+	}
+	remove, args := os.Args[2], os.Args[3:]
+	status, err := Run(os.Stdin, remove, args[0], args[1:]...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "guard:", err)
+		status = 1
+	}
+	os.Exit(status)
+}
+
+// Command returns a command that runs another one under a guard: this program again, as [Main]. The
+// caller gives it a pipe as standard input. The guard removes the directory remove if we die.
+func Command(remove, name string, args ...string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find our own program: %w", err)
+	}
+	return exec.Command(self, append([]string{command, remove, name}, args...)...), nil
 }

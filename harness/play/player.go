@@ -16,8 +16,6 @@ import (
 type Player struct {
 	// Out is where the page is shown.
 	Out io.Writer
-	// Guard is the command line that runs package guard; the arguments are added to it.
-	Guard []string
 	// Env is added to the environment of the page's commands.
 	Env []string
 	// Scratch is a directory for what the player has to write. The caller makes and removes it; when
@@ -53,11 +51,11 @@ func (e *MismatchError) Error() string {
 const gracePeriod = 10 * time.Second
 
 // Play plays a page from top to bottom. Whatever happens, nothing that it started is left when it
-// returns.
+// returns. The program must call [guard.Main] first thing.
 func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error) {
 	start := time.Now()
 	defer func() { result.Duration = time.Since(start) }()
-	shell, err := startShell(p.Guard, page.Dir(), p.Scratch, p.Env)
+	shell, err := startShell(page.Dir(), p.Scratch, p.Env)
 	if err != nil {
 		return result, err
 	}

@@ -37,9 +37,9 @@ while IFS= read -r -d '' __command <&3; do
 	printf '\n%s %d\n' "$__mark" $?
 done`
 
-// startShell starts the shell. guardCommand is the command line that runs package guard; dir is the
-// shell's working directory; scratch is a directory that the guard removes if we are killed.
-func startShell(guardCommand []string, dir, scratch string, env []string) (*shell, error) {
+// startShell starts the shell. dir is its working directory; scratch is a directory that the guard removes
+// if we are killed.
+func startShell(dir, scratch string, env []string) (*shell, error) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		return nil, errors.New("the page's commands are run by bash, and there is none on the PATH; install it")
@@ -52,8 +52,10 @@ func startShell(guardCommand []string, dir, scratch string, env []string) (*shel
 	defer reader.Close()
 	s.commands = writer
 
-	args := append(guardCommand[1:], "--remove", scratch, "--", bash, "--noprofile", "--norc", "-c", "__mark="+s.mark+"\n"+driver, "bash")
-	s.process = exec.Command(guardCommand[0], args...)
+	script := "__mark=" + s.mark + "\n" + driver
+	if s.process, err = guard.Command(scratch, bash, "--noprofile", "--norc", "-c", script, "bash"); err != nil {
+		return nil, err
+	}
 	s.process.Dir = dir
 	s.process.Env = append(os.Environ(), env...)
 	s.process.ExtraFiles = []*os.File{reader}

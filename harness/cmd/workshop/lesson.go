@@ -14,6 +14,7 @@ import (
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/lesson"
+	"example.com/controllers/harness/play"
 )
 
 // lessonFlags are the flags of "workshop lesson".
@@ -112,10 +113,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 			err = errors.Join(err, stage.Clean(ctx))
 		}()
 	}
-	player, err := newPlayer()
-	if err != nil {
-		return err
-	}
+	player := play.Player{Out: os.Stdout}
 	if f.step {
 		player.BeforeCommand = func(ctx context.Context) error { return waitForEnter(ctx, input) }
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/controllers/harness/guard"
-	"example.com/controllers/harness/play"
 	"example.com/controllers/harness/proc"
 )
 
 func main() {
+	guard.Main()
 	ctx := proc.Context()
 	root := &cobra.Command{
 		Use:   "workshop",
@@ -25,7 +25,7 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.AddCommand(lessonCommand(), upCommand(), downCommand(), statusCommand(), resetCommand(), envCommand(),
-		nodeCommand(), runCommand(), guardCommand())
+		nodeCommand(), runCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -48,32 +48,3 @@ func main() {
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
-
-// guardCommand is how the player runs package guard.
-func guardCommand() *cobra.Command {
-	var remove []string
-	cmd := &cobra.Command{
-		Use:    "guard [--remove DIR]... -- COMMAND [ARGUMENT]...",
-		Short:  "Run a command and end all that it started when standard input is closed",
-		Hidden: true,
-		Args:   cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			status, err := guard.Run(os.Stdin, remove, args[0], args[1:]...)
-			if err == nil && status != 0 {
-				err = exitStatus(status)
-			}
-			return err
-		},
-	}
-	cmd.Flags().StringArrayVar(&remove, "remove", nil, "a directory to remove if the other end died")
-	return cmd
-}
-
-// newPlayer returns a player that shows pages on standard output.
-func newPlayer() (play.Player, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return play.Player{}, err
-	}
-	return play.Player{Out: os.Stdout, Guard: []string{self, "guard"}}, nil
-}

@@ -1,0 +1,193 @@
+// Package clustertest is for tests that need a real API server: one control plane for all of them, a
+// namespace for each.
+package clustertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/lesson"
+	"example.com/controllers/harness/play"
+)
+
+// hangs is how long anything may take that is waited for. It is no expectation, only an end.
+const hangs = 2 * time.Minute
+
+// Env is what a test gets: a cluster, a client of its administrator, and a namespace of its own.
+type Env struct {
+	*cluster.Cluster
+	Client    kubernetes.Interface
+	Namespace string
+
+	t testing.TB
+}
+
+// New returns the shared cluster and a new namespace in it, which is removed when the test is over.
+func New(t testing.TB) *Env {
+	t.Helper()
+	c, err := cluster.Shared()
+	if err != nil {
+		t.Fatalf("no cluster: %v", err)
+	}
+	client, err := c.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("make a namespace: %v", err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended by now.
+		err := client.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("delete namespace %s: %v", namespace.Name, err)
+		}
+	})
+	return &Env{Cluster: c, Client: client, Namespace: namespace.Name, t: t}
+}
+
+// Kubectl runs kubectl in the test's namespace and returns what it prints.
+func (e *Env) Kubectl(args ...string) string {
+	e.t.Helper()
+	out, err := e.TryKubectl(args...)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return out
+}
+
+// TryKubectl is Kubectl for commands that may fail. The error holds what they print.
+func (e *Env) TryKubectl(args ...string) (string, error) {
+	return e.kubectl(e.t.Context(), "", e.t.TempDir(), args...)
+}
+
+func (e *Env) kubectl(ctx context.Context, stdin, scratch string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(e.Cluster.Kubectl, "kubectl"), append([]string{"--namespace", e.Namespace}, args...)...)
+	cmd.Env = append(os.Environ(), e.Env(scratch)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out.String())
+	}
+	return out.String(), nil
+}
+
+// overlay moves a lesson's manifests to another namespace. What is in no namespace gets its name as a
+// suffix, so that tests which install the same manifests do not share roles.
+const overlay = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+namespace: %[1]s
+resources:
+- %[2]s
+transformers:
+- |-
+  apiVersion: builtin
+  kind: PrefixSuffixTransformer
+  metadata:
+    name: suffix
+  suffix: -%[1]s
+  fieldSpecs:
+  - kind: ClusterRole
+    path: metadata/name
+  - kind: ClusterRoleBinding
+    path: metadata/name
+`
+
+// Install applies the manifests of a directory with a kustomization, moved to the test's namespace,
+// and removes at the end what they made outside of it.
+func (e *Env) Install(manifests string) {
+	e.t.Helper()
+	dir := e.t.TempDir()
+	absolute, err := filepath.Abs(manifests)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	// A kustomization may only name others relative to itself, and links are followed first.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		e.t.Fatal(err)
+	}
+	if absolute, err = filepath.EvalSymlinks(absolute); err != nil {
+		e.t.Fatal(err)
+	}
+	relative, err := filepath.Rel(dir, absolute)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	text := fmt.Sprintf(overlay, e.Namespace, relative)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	objects := e.Kubectl("kustomize", dir)
+	scratch := e.t.TempDir()
+	if _, err := e.kubectl(e.t.Context(), objects, scratch, "apply", "-f", "-"); err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() {
+		_, err := e.kubectl(context.Background(), objects, scratch, "delete", "--ignore-not-found", "--wait=false", "-f", "-")
+		if err != nil {
+			e.t.Errorf("remove the manifests: %v", err)
+		}
+	})
+}
+
+// Eventually waits until check returns "", and fails with what it returned last if that never comes.
+func (e *Env) Eventually(what string, check func(context.Context) string) {
+	e.t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(e.t.Context(), 20*time.Millisecond, hangs, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == "", nil
+	})
+	if err != nil {
+		e.t.Fatalf("%s: %s (%v)", what, last, err)
+	}
+}
+
+// PlayLesson plays the page of the lesson in dir, as "make lesson" does: on a control plane of its own,
+// because pages read the API server's metrics. The test's TestMain must call guard.Main.
+func PlayLesson(t testing.TB, dir string) {
+	t.Helper()
+	ctx := t.Context()
+	c, err := cluster.Start(ctx, cluster.Options{Nodes: 3, Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage, err := lesson.Set(ctx, lesson.Lesson{Dir: absolute}, c, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stage.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var screen bytes.Buffer
+	if _, err := stage.Play(ctx, play.Player{Out: &screen}); err != nil {
+		t.Fatalf("%v\n\nthe page as it was played:\n%s", err, screen.String())
+	}
+}
