@@ -55,28 +55,31 @@ test: ## Run all checks and tests, and play every page. No Docker
 	@$(MAKE) check
 	@$(MAKE) tests
 
+# Every module: those of the workspace, and the tools.
+modules = $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*go.mod'))
+
 .PHONY: check
 check: tools ## Check formatting, module files, vet, staticcheck, and builds without the workspace
-	@files=$$($$(go env GOROOT)/bin/gofmt -l 0*-*/ harness); if [ -n "$$files" ]; then echo "not formatted; run gofmt -w on:" $$files >&2; exit 1; fi
-	@for dir in $$(go list -m -f '{{.Dir}}'); do \
-		echo "check $${dir#$(CURDIR)/}"; \
-		(cd $$dir && GOWORK=off go mod tidy -diff && GOWORK=off go build ./... && go vet ./... && $(CURDIR)/.workshop/bin/staticcheck ./...) || exit 1; \
+	@files=$$($$(go env GOROOT)/bin/gofmt -l $(modules)); if [ -n "$$files" ]; then echo "not formatted; run gofmt -w on:" $$files >&2; exit 1; fi
+	@for dir in $(modules); do \
+		echo "check $$dir"; \
+		(cd $$dir && export GOWORK=off && go mod tidy -diff && go build -o /dev/null ./... && go vet ./... && "$(CURDIR)/.workshop/bin/staticcheck" ./...) || exit 1; \
 	done
 
 .PHONY: tests
 tests: tools ## Run the tests of every module with the race detector, on one control plane
 	@$(workshop) run --nodes 10 -- env CGO_ENABLED=1 .workshop/bin/gotestsum --format pkgname -- -race -timeout 20m \
-		$$(go list -m -f '{{.Dir}}/...')
+		$(patsubst %,./%/...,$(filter-out tools,$(modules)))
 
 .PHONY: bench
 bench: ## Measure boots of the control plane, side by side with envtest's. BOOTS=10: how many
-	@cd harness/bench && GOWORK=off go run . --boots "$(or $(BOOTS),10)"
+	@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),10)"
 
 .PHONY: cross
 cross: ## Check that everything cross-compiles for Linux and macOS, amd64 and arm64. Slow
 	@for target in linux/arm64 darwin/arm64 darwin/amd64 linux/amd64; do \
 		echo "cross-compile $$target"; \
-		for dir in $$(go list -m -f '{{.Dir}}'); do \
+		for dir in $(modules); do \
 			(cd $$dir && GOWORK=off GOOS=$${target%/*} GOARCH=$${target#*/} go build -o /dev/null ./...) || exit 1; \
 		done; \
 	done

@@ -24,6 +24,8 @@ var ErrAlreadyUp = errors.New("the cluster is already up")
 // Up starts a control plane on dir that outlives this process. What dir holds of an earlier one goes
 // on as it was, its Nodes included.
 func Up(ctx context.Context, o Options, dir string) (*Cluster, error) {
+	_, err := os.Stat(dir)
+	isNew := errors.Is(err, os.ErrNotExist)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the cluster's directory: %w", err)
 	}
@@ -34,6 +36,9 @@ func Up(ctx context.Context, o Options, dir string) (*Cluster, error) {
 	}
 	c, err := launch(ctx, o, dir, true)
 	if err != nil {
+		if isNew {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
 		return nil, err
 	}
 	c.Name = "the cluster of make up"

@@ -56,6 +56,9 @@ func Run(alive io.Reader, remove, name string, args ...string) (status int, err 
 	select {
 	case err = <-exited:
 		sessionErr := endSession(cmd.Process.Pid)
+		// The one that asked learns of the end by the end of the output; what it has to say comes after.
+		os.Stdout.Close()
+		os.Stderr.Close()
 		last = <-said
 		if sessionErr != nil {
 			return 1, sessionErr

@@ -81,7 +81,7 @@ func Find(root, number string) (Lesson, error) {
 	for _, l := range lessons {
 		there = append(there, fmt.Sprintf("  make lesson %d   (%s)", l.Number, l.Name()))
 	}
-	complaint := fmt.Sprintf("there is no lesson %q", number)
+	complaint := fmt.Sprintf("there is no lesson %q.", number)
 	if number == "" {
 		complaint = "which lesson?"
 	}

@@ -23,16 +23,17 @@ import (
 )
 
 const (
-	// PowerAnnotation is "on" while somebody plays the machine's kubelet.
-	PowerAnnotation = "machine.controllers.example.com/power"
+	// PowerLabel is "on" while somebody plays the machine's kubelet. It is a label so that a watch by
+	// it ends for a machine that is switched off, as it does for one that is gone.
+	PowerLabel = "machine.controllers.example.com/power"
 	// ReadyAnnotation is "false" while the machine's kubelet reports that it is not ready.
 	ReadyAnnotation = "machine.controllers.example.com/ready"
 
 	powerOn, powerOff = "on", "off"
 )
 
-// Selector is the annotation selector of the Nodes that have a kubelet to be played.
-const Selector = PowerAnnotation + "=" + powerOn
+// Selector is the label selector of the Nodes that have a kubelet to be played.
+const Selector = PowerLabel + "=" + powerOn
 
 // Name returns the name of the i-th machine of a cluster, counted from 0: "node-0".
 func Name(i int) string { return fmt.Sprintf("node-%d", i) }
@@ -53,8 +54,8 @@ func Node(name, version string) *corev1.Node {
 				corev1.LabelHostname:   name,
 				corev1.LabelOSStable:   "linux",
 				corev1.LabelArchStable: "amd64",
+				PowerLabel:             powerOn,
 			},
-			Annotations: map[string]string{PowerAnnotation: powerOn},
 		},
 		Status: corev1.NodeStatus{
 			Capacity:    resources,
@@ -105,7 +106,7 @@ func SetReady(ctx context.Context, client kubernetes.Interface, name string, rea
 	if !ready {
 		value = "false"
 	}
-	return annotate(ctx, client, name, ReadyAnnotation, value)
+	return mark(ctx, client, name, "annotations", ReadyAnnotation, value)
 }
 
 // SetPower switches the machine on or off. Off, it falls silent: its Node turns Unknown when its
@@ -115,19 +116,20 @@ func SetPower(ctx context.Context, client kubernetes.Interface, name string, on 
 	if on {
 		value = powerOn
 	}
-	return annotate(ctx, client, name, PowerAnnotation, value)
+	return mark(ctx, client, name, "labels", PowerLabel, value)
 }
 
-func annotate(ctx context.Context, client kubernetes.Interface, name, key string, value any) error {
+// mark sets one of the machine's labels or annotations, as field says.
+func mark(ctx context.Context, client kubernetes.Interface, name, field, key string, value any) error {
 	if err := mustBeMachine(ctx, client, name); err != nil {
-		return fmt.Errorf("annotate node %s: %w", name, err)
+		return fmt.Errorf("change node %s: %w", name, err)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{field: map[string]any{key: value}}})
 	if err != nil {
-		return fmt.Errorf("annotate node %s: %w", name, err)
+		return fmt.Errorf("change node %s: %w", name, err)
 	}
 	if _, err := client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("annotate node %s: %w", name, err)
+		return fmt.Errorf("change node %s: %w", name, err)
 	}
 	return nil
 }
@@ -138,8 +140,8 @@ func mustBeMachine(ctx context.Context, client kubernetes.Interface, name string
 	if err != nil {
 		return err
 	}
-	if _, simulated := node.Annotations[PowerAnnotation]; !simulated {
-		return fmt.Errorf("it is not a simulated machine (no annotation %s); the workshop leaves it alone", PowerAnnotation)
+	if _, simulated := node.Labels[PowerLabel]; !simulated {
+		return fmt.Errorf("it is not a simulated machine (no label %s); the workshop leaves it alone", PowerLabel)
 	}
 	return nil
 }

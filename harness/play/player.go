@@ -26,6 +26,8 @@ type Player struct {
 	// Limit is how long a command, or the wait for a line of a log, may take: two minutes if it is 0.
 	// It is there for pages that hang, not for slow machines.
 	Limit time.Duration
+	// Grace is how long a background command may take to end when it is asked to: 10 seconds if it is 0.
+	Grace time.Duration
 }
 
 // Result says what was played.
@@ -47,9 +49,6 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("%s: %s\n  $ %s\n%s", e.Where, e.Reason, e.Command, indent(e.Diff))
 }
 
-// gracePeriod is how long the page's background commands have to end when the page has.
-const gracePeriod = 10 * time.Second
-
 // Play plays a page from top to bottom. Whatever happens, nothing that it started is left when it
 // returns. The program must call [guard.Main] first thing.
 func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error) {
@@ -60,13 +59,16 @@ func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error
 		return result, err
 	}
 	run := &performance{
-		Player: p, page: page, shell: shell,
+		Player: *p, page: page, shell: shell,
 		screen: newScreen(p.Out), jobs: map[string]*job{},
 	}
 	ctx, run.cancel = context.WithCancelCause(ctx)
 	defer run.cancel(nil)
 	if run.Limit == 0 {
 		run.Limit = 2 * time.Minute
+	}
+	if run.Grace == 0 {
+		run.Grace = 10 * time.Second
 	}
 	err = run.all(ctx, &result)
 	if err == nil {
@@ -77,7 +79,7 @@ func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error
 
 // performance is one page being played.
 type performance struct {
-	*Player
+	Player
 	page   *Page
 	shell  *shell
 	screen *screen
@@ -195,7 +197,7 @@ func (p *performance) logLine(line string) (name, text string, ok bool) {
 func (p *performance) startJob(ctx context.Context, command string) error {
 	name := jobName(command)
 	if old := p.jobs[name]; old != nil {
-		if err := old.awaitEnd(ctx, gracePeriod); err != nil {
+		if err := old.awaitEnd(ctx, p.Grace); err != nil {
 			return err
 		}
 	}
@@ -224,7 +226,7 @@ func (p *performance) stopJobs(ctx context.Context) error {
 		return err
 	}
 	for _, job := range p.jobs {
-		if err := job.awaitEnd(ctx, gracePeriod); err != nil {
+		if err := job.awaitEnd(ctx, p.Grace); err != nil {
 			return fmt.Errorf("the page is over, and its background commands got SIGTERM: %w", err)
 		}
 	}

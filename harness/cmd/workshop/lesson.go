@@ -106,12 +106,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return err
 	}
 	if !f.keep && f.cluster != "embedded" {
-		defer func() {
-			// The lesson may have been interrupted; what it made is removed all the same.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*time.Second)
-			defer cancel()
-			err = errors.Join(err, stage.Clean(ctx))
-		}()
+		defer func() { err = errors.Join(err, clean(ctx, stage)) }()
 	}
 	player := play.Player{Out: os.Stdout}
 	if f.step {
@@ -165,6 +160,18 @@ func openCluster(ctx context.Context, root, scratch string, f lessonFlags) (*clu
 		}
 		return c, func(error) error { return c.Stop() }, nil
 	}
+}
+
+// clean removes what a lesson made, also when the lesson was interrupted. Then it has to be quick: it is
+// enough that the namespace is being deleted.
+func clean(ctx context.Context, stage *lesson.Stage) error {
+	limit := 2 * time.Minute
+	if ctx.Err() != nil {
+		limit = 3 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	return stage.Clean(ctx)
 }
 
 // ask names what will be touched and wants a yes.

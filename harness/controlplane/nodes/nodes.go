@@ -1,6 +1,7 @@
 // Package nodes plays the kubelets of the simulated machines (package machine): it keeps their
 // Leases, reports their conditions, runs the Pods that are bound to them and finishes those that
-// are deleted. KWOK does the work; what happens when is in the Stages of this package and of KWOK.
+// are deleted. KWOK does the work, but for the Leases; what happens when is in the Stages of this
+// package and of KWOK.
 package nodes
 
 import (
@@ -27,6 +28,9 @@ var nodeReady string
 
 //go:embed stages/node-not-ready.yaml
 var nodeNotReady string
+
+//go:embed stages/pod-ready-again.yaml
+var podReadyAgain string
 
 // Play plays the kubelets of the machines of the cluster that kubeconfig names, present and future,
 // until ctx ends. Namespace kube-node-lease must exist.
@@ -64,24 +68,21 @@ func Play(ctx context.Context, kubeconfig string) error {
 		return fmt.Errorf("make clients for the nodes: %w", err)
 	}
 	controller, err := controllers.NewController(controllers.Config{
-		// The same after a restart, so that the Leases of the last run are ours to renew at once.
-		ID:                                "workshop",
-		Clock:                             clock.RealClock{},
-		DynamicClient:                     dynamicClient,
-		RESTClient:                        restClient,
-		RESTMapper:                        mapper,
-		ImpersonatingDynamicClient:        clients.ToImpersonatingDynamicClient(),
-		ImpersonatingTypedClient:          clients.ToImpersonatingTypedClient(),
-		TypedClient:                       typedClient,
-		TypedKwokClient:                   stageClient,
-		LocalStages:                       stages,
-		ManageNodesWithAnnotationSelector: machine.Selector,
-		CIDR:                              "10.244.0.0/16",
-		NodeLeaseDurationSeconds:          40, // kubelet's default
-		NodeLeaseParallelism:              4,
-		NodePlayStageParallelism:          4,
-		PodPlayStageParallelism:           4,
-		PodsOnNodeSyncParallelism:         4,
+		ID:                           "workshop",
+		Clock:                        clock.RealClock{},
+		DynamicClient:                dynamicClient,
+		RESTClient:                   restClient,
+		RESTMapper:                   mapper,
+		ImpersonatingDynamicClient:   clients.ToImpersonatingDynamicClient(),
+		ImpersonatingTypedClient:     clients.ToImpersonatingTypedClient(),
+		TypedClient:                  typedClient,
+		TypedKwokClient:              stageClient,
+		LocalStages:                  stages,
+		ManageNodesWithLabelSelector: machine.Selector,
+		CIDR:                         "10.244.0.0/16",
+		NodePlayStageParallelism:     4,
+		PodPlayStageParallelism:      4,
+		PodsOnNodeSyncParallelism:    4,
 	})
 	if err != nil {
 		return fmt.Errorf("make kubelets of the nodes: %w", err)
@@ -89,13 +90,15 @@ func Play(ctx context.Context, kubeconfig string) error {
 	if err := controller.Start(ctx); err != nil {
 		return fmt.Errorf("start kubelets of the nodes: %w", err)
 	}
-	<-ctx.Done()
-	return nil
+	return keepLeases(ctx, typedClient)
 }
 
 func stages() (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
 	all := map[internalversion.StageResourceRef][]*internalversion.Stage{}
-	for _, text := range []string{nodeReady, nodeNotReady, fast.DefaultPodReady, fast.DefaultPodComplete, fast.DefaultPodDelete} {
+	for _, text := range []string{
+		nodeReady, nodeNotReady,
+		fast.DefaultPodReady, podReadyAgain, fast.DefaultPodComplete, fast.DefaultPodDelete,
+	} {
 		stage, err := config.UnmarshalWithType[*internalversion.Stage](text)
 		if err != nil {
 			return nil, fmt.Errorf("read stage: %w", err)

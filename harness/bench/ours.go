@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/process"
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/proc"
+)
+
+const (
+	nodes     = 20
+	pods      = 20
+	namespace = metav1.NamespaceDefault
+	name      = "bench" // of the Deployment, and of the label of its Pods
+)
+
+// bootOurs boots our control plane the way cluster.Start does. That returns when the Nodes are Ready;
+// here it is asked from outside, and earlier.
+func (p programs) bootOurs(ctx context.Context, dir string) (b boot, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	data := filepath.Join(dir, "data")
+	log, err := os.Create(filepath.Join(dir, "controlplane.log"))
+	if err != nil {
+		return boot{}, err
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, p.controlPlane, "serve", "--dir", data, "--nodes", strconv.Itoa(nodes),
+		"--ephemeral", "--exit-with-stdin")
+	cmd.Stderr = log
+	proc.Group(cmd)
+	if _, err := cmd.StdinPipe(); err != nil { // it ends when we do, however we do
+		return boot{}, err
+	}
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return boot{}, fmt.Errorf("start the control plane: %w", err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		cancel(fmt.Errorf("the control plane ended: %w", endError(cmd.Wait())))
+		close(exited)
+	}()
+	defer func() {
+		cancel(nil)
+		<-exited
+		err = withLogs(err, log)
+	}()
+
+	work, workCtx := errgroup.WithContext(ctx)
+	work.Go(func() error {
+		address, err := served(workCtx, data)
+		if err != nil {
+			return err
+		}
+		if err := readyz(workCtx, address); err != nil {
+			return err
+		}
+		b.ready = time.Since(start)
+		return nil
+	})
+	work.Go(func() error {
+		if err := deploy(workCtx, filepath.Join(data, "admin.kubeconfig")); err != nil {
+			return err
+		}
+		b.running = time.Since(start)
+		return nil
+	})
+	if err := work.Wait(); err != nil {
+		return boot{}, err
+	}
+	b.memory, err = memory(&process.Process{Pid: int32(cmd.Process.Pid)})
+	return b, err
+}
+
+// served returns the address that the control plane on data listens at.
+func served(ctx context.Context, data string) (string, error) {
+	var port int
+	err := poll(ctx, "wait for the control plane to listen", func() error {
+		text, err := os.ReadFile(filepath.Join(data, "port"))
+		if err != nil {
+			return err
+		}
+		port, err = strconv.Atoi(string(text))
+		return err
+	})
+	return fmt.Sprintf("127.0.0.1:%d", port), err
+}
+
+// deploy creates a Deployment as soon as the API server takes it, and waits until all of its Pods
+// are Running and all Nodes Ready.
+func deploy(ctx context.Context, kubeconfig string) error {
+	var client kubernetes.Interface
+	if err := poll(ctx, "create the Deployment", func() (err error) {
+		// Until it is written to its end, the kubeconfig is of no use, so it is part of each try.
+		if client, err = (&cluster.Cluster{Kubeconfig: kubeconfig}).Client(); err != nil {
+			return err
+		}
+		_, err = client.AppsV1().Deployments(namespace).Create(ctx, deployment(), metav1.CreateOptions{})
+		return err
+	}); err != nil {
+		return err
+	}
+	// Of the API server's own memory, so that asking costs it little.
+	cached := metav1.ListOptions{ResourceVersion: "0"}
+	if err := poll(ctx, "wait for the Pods to be Running", func() error {
+		all, err := client.CoreV1().Pods(namespace).List(ctx, cached)
+		if err != nil {
+			return err
+		}
+		running := 0
+		for _, pod := range all.Items {
+			if pod.Status.Phase == corev1.PodRunning {
+				running++
+			}
+		}
+		if running != pods {
+			return fmt.Errorf("%d of %d Pods are Running", running, pods)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return poll(ctx, "wait for the Nodes to be Ready", func() error {
+		all, err := client.CoreV1().Nodes().List(ctx, cached)
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, node := range all.Items {
+			for _, condition := range node.Status.Conditions {
+				if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+					ready++
+				}
+			}
+		}
+		if ready != nodes {
+			return fmt.Errorf("%d of %d Nodes are Ready", ready, nodes)
+		}
+		return nil
+	})
+}
+
+func deployment() *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(pods)),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
+			},
+		},
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/gobuild"
+)
+
+// programs are the paths of the binaries that are measured.
+type programs struct{ controlPlane, apiServer, etcd string }
+
+// build builds what is not built yet, so that no boot waits for a build.
+func build(ctx context.Context) (programs, error) {
+	root, err := cluster.Root(ctx)
+	if err != nil {
+		return programs{}, err
+	}
+	controlPlane := cluster.Program(root)
+
+	// Of the same modules with the same flags, so that all that differs is how it is put together.
+	apiServer := controlPlane
+	apiServer.Name, apiServer.Package = "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"
+	apiServer.Sources, apiServer.Links = []string{"go.mod", "go.sum"}, nil
+	etcd := apiServer
+	etcd.Name, etcd.Package = "etcd", "go.etcd.io/etcd/server/v3"
+
+	var built programs
+	for _, program := range []struct {
+		gobuild.Program
+		path *string
+	}{
+		{controlPlane, &built.controlPlane},
+		{apiServer, &built.apiServer},
+		{etcd, &built.etcd},
+	} {
+		if *program.path, err = gobuild.Build(ctx, program.Program, os.Stderr); err != nil {
+			return programs{}, err
+		}
+	}
+	return built, nil
+}

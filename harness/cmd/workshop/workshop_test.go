@@ -1,0 +1,426 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/play"
+)
+
+// TestMain makes the test binary the program under test, when it is asked to be.
+func TestMain(m *testing.M) {
+	guard.Main()
+	if os.Getenv("WORKSHOP_TEST_MAIN") != "" {
+		main()
+		return
+	}
+	// One with the race detector takes a second to end.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Exit(m.Run())
+}
+
+// The README's own commands, in the repository as it is.
+func TestREADME(t *testing.T) {
+	t.Parallel()
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	page, err := play.Read(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	var screen bytes.Buffer
+	player := play.Player{Out: &screen, Scratch: t.TempDir(), Limit: 10 * time.Minute,
+		Env: []string{"MAKEFLAGS=", "MAKELEVEL=", "CGO_ENABLED=0"}}
+	_, err = player.Play(t.Context(), page)
+	require.NoError(t, err, "%s", screen.String())
+}
+
+const kustomization = `namespace: mini
+resources: [objects.yaml]
+`
+
+const objects = `apiVersion: v1
+kind: ServiceAccount
+metadata: {name: mini, namespace: mini}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: NAMESPACE-role}
+`
+
+// repository is a repository with one small lesson, and directories of its own for all that is written.
+type repository struct {
+	t         *testing.T
+	dir, temp string
+	namespace string
+}
+
+// newRepository makes one whose lesson has the given console blocks.
+func newRepository(t *testing.T, console ...string) *repository {
+	t.Helper()
+	shared, err := cluster.Shared()
+	require.NoError(t, err)
+	r := &repository{t: t, dir: t.TempDir(), temp: t.TempDir(), namespace: "mini-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
+	r.write("harness/controlplane/go.mod", "module sign\n")
+	r.write("01-mini/manifests/kustomization.yaml", strings.ReplaceAll(kustomization, "mini", r.namespace))
+	r.write("01-mini/manifests/objects.yaml", strings.ReplaceAll(strings.ReplaceAll(objects, "mini}", r.namespace+"}"), "NAMESPACE", r.namespace))
+	r.write("01-mini/README.md", "# A small lesson\n\n```console\n"+strings.Join(console, "\n")+"\n```\n")
+	t.Setenv(cluster.ProgramVariable, filepath.Join(shared.Kubectl, "controlplane"))
+	t.Setenv("KUBECONFIG", shared.Kubeconfig)
+	t.Cleanup(func() {
+		out, status := r.workshop("", "reset")
+		require.Zero(t, status, "%s", out)
+	})
+	return r
+}
+
+func (r *repository) write(name, text string) {
+	r.t.Helper()
+	path := filepath.Join(r.dir, name)
+	require.NoError(r.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(r.t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+func (r *repository) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "WORKSHOP_TEST_MAIN=1", "TMPDIR="+r.temp)
+	return cmd
+}
+
+// workshop runs the program and returns all that it says, and its exit status.
+func (r *repository) workshop(stdin string, args ...string) (output string, status int) {
+	r.t.Helper()
+	cmd := r.command(args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		r.t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// requireNothingLeft fails if a temporary directory is left, or a process that was started in one.
+func (r *repository) requireNothingLeft() {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		left, err := os.ReadDir(r.temp)
+		return err == nil && len(left) == 0
+	}, time.Minute, 20*time.Millisecond, "something is left in %s", r.temp)
+}
+
+func (r *repository) kubectl(args ...string) (string, error) {
+	shared, err := cluster.Shared()
+	require.NoError(r.t, err)
+	cmd := exec.Command(filepath.Join(shared.Kubectl, "kubectl"), args...)
+	cmd.Env = append(os.Environ(), shared.Env(r.t.TempDir())...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestLesson(t *testing.T) {
+	r := newRepository(t,
+		"$ kubectl apply -k manifests", "serviceaccount/... created", "clusterrole...",
+		"$ kubectl get serviceaccounts --output name", "...", "serviceaccount/mini",
+	)
+	out, status := r.workshop("", "lesson", "1")
+	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "a control plane of our own: Kubernetes v1.37.1, 3 nodes, ")
+	require.Contains(t, out, "# A small lesson")
+	require.Contains(t, out, "Lesson 1 is over: 2 commands, 4 lines of output as the page says")
+	r.requireNothingLeft()
+}
+
+func TestLessonThatIsWrong(t *testing.T) {
+	for name, test := range map[string]struct {
+		console []string
+		want    []string
+	}{
+		"a page that does not say what happens": {
+			[]string{"$ kubectl get namespace default --output name", "namespace/other"},
+			[]string{"01-mini/README.md:4: the output is not what the page says", "- namespace/other", "+ namespace/default"}},
+		"a command that fails": {
+			[]string{"$ kubectl get namespace nowhere"},
+			[]string{"the command failed with exit status 1", `namespaces "nowhere" not found`}},
+		"a controller that exits early": {
+			[]string{"$ sh -c 'echo cannot go on; exit 4' &", "$ sleep 300"},
+			[]string{"sh ended by itself, with exit status 4", "cannot go on"}},
+		"a control plane that dies in the middle": {
+			[]string{"$ kill -9 $(cat $TMPDIR/workshop-cluster-*/pid); sleep 300"},
+			[]string{"the control plane ended: signal: killed", "the last lines of its log:"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRepository(t, test.console...)
+			out, status := r.workshop("", "lesson", "1")
+			require.Equal(t, 1, status, "%s", out)
+			for _, want := range test.want {
+				require.Contains(t, out, want)
+			}
+			r.requireNothingLeft()
+		})
+	}
+}
+
+func TestWrongInput(t *testing.T) {
+	r := newRepository(t, "$ true")
+	unreachable := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, cluster.WriteKubeconfig(unreachable, &rest.Config{Host: "https://127.0.0.1:1"}, ""))
+	for name, test := range map[string]struct {
+		args       []string
+		kubeconfig string
+		want       string
+	}{
+		"no lesson":                  {args: []string{"lesson"}, want: "which lesson? There are:\n  make lesson 1   (01-mini)"},
+		"an unknown lesson":          {args: []string{"lesson", "9"}, want: `there is no lesson "9". There are:`},
+		"a lesson that is no number": {args: []string{"lesson", "x"}, want: `there is no lesson "x". There are:`},
+		"two lessons":                {args: []string{"lesson", "1", "2"}, want: "accepts at most 1 arg(s), received 2"},
+		"an unknown cluster":         {args: []string{"lesson", "1", "--cluster=moon"}, want: `there is no cluster "moon"; it may be embedded, up, or context:NAME`},
+		"an unknown context":         {args: []string{"lesson", "1", "--cluster=context:moon"}, want: `there is no context "moon" in `},
+		"an unreachable cluster":     {args: []string{"lesson", "1", "--cluster=context:workshop"}, kubeconfig: unreachable, want: `context "workshop" (https://127.0.0.1:1) does not answer`},
+		"no cluster that is up":      {args: []string{"lesson", "1", "--cluster=up"}, want: "no cluster is up; make up starts one"},
+		"an unknown command":         {args: []string{"lessons"}, want: `unknown command "lessons"`},
+		"an unknown flag":            {args: []string{"up", "--replicas=3"}, want: "unknown flag: --replicas"},
+		"too few nodes":              {args: []string{"up", "--nodes=-1"}, want: "--nodes is -1; it must be 0 or more"},
+		"nothing to stop":            {args: []string{"down"}, want: "no cluster is up"},
+		"no status":                  {args: []string{"status"}, want: "no cluster is up; make up starts one"},
+		"no environment":             {args: []string{"env"}, want: "no cluster is up; make up starts one"},
+		"no nodes":                   {args: []string{"node", "add", "x"}, want: "no cluster is up; make up starts one"},
+		"no command to run":          {args: []string{"run", "--", "no-such-program"}, want: "run no-such-program: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.kubeconfig != "" {
+				t.Setenv("KUBECONFIG", test.kubeconfig)
+			}
+			out, status := r.workshop("", test.args...)
+			require.Equal(t, 1, status, "%s", out)
+			require.Contains(t, out, test.want)
+			r.requireNothingLeft()
+		})
+	}
+	t.Run("a full or read-only disk", func(t *testing.T) {
+		r := *r
+		r.temp = filepath.Join(r.dir, "harness/controlplane/go.mod") // no directory can be made below a file
+		out, status := r.workshop("", "lesson", "1")
+		require.Equal(t, 1, status)
+		require.Contains(t, out, "make a directory for the lesson: ")
+	})
+	t.Run("not in the repository", func(t *testing.T) {
+		r := *r
+		r.dir = t.TempDir()
+		out, status := r.workshop("", "lesson", "1")
+		require.Equal(t, 1, status)
+		require.Contains(t, out, "run this inside the workshop's repository")
+	})
+}
+
+func TestStep(t *testing.T) {
+	r := newRepository(t, "$ echo one", "one", "$ echo two", "two")
+	out, status := r.workshop("\n\n", "lesson", "1", "--step")
+	require.Zero(t, status, "%s", out)
+	out, status = r.workshop("\n", "lesson", "1", "--step")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "STEP=1 waits for Enter before each command, but standard input has ended")
+	r.requireNothingLeft()
+}
+
+func TestLessonOnAContext(t *testing.T) {
+	r := newRepository(t, "$ kubectl apply -k manifests", "...", "$ kubectl config view --minify --output jsonpath='{..namespace}'; echo", "mini-...")
+	gone := func() {
+		t.Helper()
+		out, err := r.kubectl("get", "namespace", r.namespace)
+		require.Error(t, err)
+		require.Contains(t, out, "not found")
+		out, err = r.kubectl("get", "clusterrole", r.namespace+"-role")
+		require.Error(t, err)
+		require.Contains(t, out, "not found")
+	}
+	lesson := []string{"lesson", "1", "--cluster=context:workshop"}
+
+	out, status := r.workshop("no\n", lesson...)
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "Lesson 1 will be played on context \"workshop\" (https://127.0.0.1:")
+	require.Contains(t, out, "Namespace "+r.namespace+", and all that is in it\n  ClusterRole "+r.namespace+"-role\n")
+	require.Contains(t, out, "nothing was touched")
+	gone()
+
+	out, status = r.workshop("yes\n", lesson...)
+	require.Zero(t, status, "%s", out)
+	gone()
+
+	out, status = r.workshop("", append(lesson, "--yes")...)
+	require.Zero(t, status, "%s", out)
+	require.NotContains(t, out, "Type yes")
+	gone()
+
+	// What an earlier run had to leave is the lesson's, and goes.
+	out, status = r.workshop("", append(lesson, "--yes", "--keep")...)
+	require.Zero(t, status, "%s", out)
+	_, err := r.kubectl("get", "namespace", r.namespace)
+	require.NoError(t, err)
+	out, status = r.workshop("", append(lesson, "--yes")...)
+	require.Zero(t, status, "%s", out)
+	gone()
+
+	// A namespace of that name that the lesson did not make is somebody's.
+	_, err = r.kubectl("create", "namespace", r.namespace)
+	require.NoError(t, err)
+	out, status = r.workshop("", append(lesson, "--yes")...)
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "that the lesson did not make; it is left alone")
+	_, err = r.kubectl("delete", "namespace", r.namespace)
+	require.NoError(t, err)
+	r.requireNothingLeft()
+}
+
+// startLesson starts a lesson whose page hangs, and waits until it does.
+func (r *repository) startLesson(args ...string) *exec.Cmd {
+	r.t.Helper()
+	cmd := r.command(append([]string{"lesson", "1"}, args...)...)
+	out, err := cmd.StdoutPipe()
+	require.NoError(r.t, err)
+	cmd.Env = append(cmd.Env, "WORKSHOP_WATCH_PID="+os.Getenv("WORKSHOP_WATCH_PID"))
+	require.NoError(r.t, cmd.Start())
+	r.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	var seen []byte
+	for buffer := make([]byte, 1024); !bytes.Contains(seen, []byte("\nhanging\n")); {
+		n, err := out.Read(buffer)
+		require.NoError(r.t, err, "%s", seen)
+		seen = append(seen, buffer[:n]...)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	return cmd
+}
+
+func TestEndsHoweverItIsEnded(t *testing.T) {
+	hangs := []string{"$ sleep 1000 &", "$ echo hanging; sleep 1000", "hanging"}
+	t.Run("Ctrl-C", func(t *testing.T) {
+		r := newRepository(t, hangs...)
+		cmd := r.startLesson()
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		require.Error(t, cmd.Wait())
+		require.Equal(t, 130, cmd.ProcessState.ExitCode())
+		r.requireNothingLeft()
+	})
+	t.Run("kill -9", func(t *testing.T) {
+		r := newRepository(t, hangs...)
+		cmd := r.startLesson()
+		require.NoError(t, cmd.Process.Kill())
+		require.Error(t, cmd.Wait())
+		r.requireNothingLeft()
+	})
+	t.Run("kill -9 of make", func(t *testing.T) {
+		r := newRepository(t, hangs...)
+		mother := exec.Command("sleep", "1000")
+		require.NoError(t, mother.Start())
+		t.Setenv("WORKSHOP_WATCH_PID", strconv.Itoa(mother.Process.Pid))
+		cmd := r.startLesson()
+		require.NoError(t, mother.Process.Kill())
+		require.Error(t, mother.Wait())
+		require.Error(t, cmd.Wait())
+		require.Equal(t, 130, cmd.ProcessState.ExitCode())
+		r.requireNothingLeft()
+	})
+	t.Run("Ctrl-C on a context", func(t *testing.T) {
+		r := newRepository(t, hangs...)
+		cmd := r.startLesson("--cluster=context:workshop", "--yes")
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		require.Error(t, cmd.Wait())
+		out, err := r.kubectl("get", "namespace", r.namespace, "--ignore-not-found")
+		require.NoError(t, err)
+		require.True(t, out == "" || strings.Contains(out, "Terminating"), "%s", out)
+		r.requireNothingLeft()
+	})
+}
+
+func TestUp(t *testing.T) {
+	r := newRepository(t, "$ kubectl get configmap mine --namespace default --output name", "configmap/mine")
+	out, status := r.workshop("", "up", "--nodes=2")
+	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "up: Kubernetes v1.37.1, 2 nodes, ")
+	shell := func(command string) (string, error) {
+		env, status := r.workshop("", "env")
+		require.Zero(t, status, "%s", env)
+		out, err := exec.Command("sh", "-c", env+command).CombinedOutput()
+		return string(out), err
+	}
+	out, err := shell("kubectl create configmap mine --namespace default")
+	require.NoError(t, err, "%s", out)
+
+	out, status = r.workshop("", "up")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "the cluster is already up; make status says more, make down stops it")
+	out, status = r.workshop("", "status")
+	require.Zero(t, status)
+	require.Contains(t, out, "up: Kubernetes v1.37.1, 2 nodes\nkubeconfig: "+r.dir)
+	out, status = r.workshop("", "lesson", "1", "--cluster=up")
+	require.Zero(t, status, "%s", out)
+	out, status = r.workshop("", "lesson", "1", "--keep")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "the cluster is already up; play the lesson on it (CLUSTER=up)")
+	out, status = r.workshop("", "node", "add", "extra")
+	require.Zero(t, status, "%s", out)
+	out, status = r.workshop("", "node", "remove", "nowhere")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, `remove node nowhere: nodes "nowhere" not found`)
+
+	out, status = r.workshop("", "down")
+	require.Zero(t, status, "%s", out)
+	out, status = r.workshop("", "status")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "no cluster is up; its state is kept, and make up starts it again")
+	out, status = r.workshop("", "up")
+	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "3 nodes", "the one that was added has stayed")
+
+	pid, err := os.ReadFile(filepath.Join(r.dir, ".workshop", "up", "pid"))
+	require.NoError(t, err)
+	number, err := strconv.Atoi(string(pid))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(number, syscall.SIGKILL))
+	require.Eventually(t, func() bool {
+		_, status := r.workshop("", "status")
+		return status == 1
+	}, time.Minute, 20*time.Millisecond)
+	out, status = r.workshop("", "up")
+	require.Zero(t, status, "%s", out)
+	out, err = shell("kubectl get configmap mine --namespace default --output name")
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "configmap/mine\n", out)
+
+	out, status = r.workshop("", "reset")
+	require.Zero(t, status, "%s", out)
+	require.NoDirExists(t, filepath.Join(r.dir, ".workshop", "up"))
+}
+
+func TestKeep(t *testing.T) {
+	r := newRepository(t, "$ kubectl create configmap mine", "configmap/mine created")
+	out, status := r.workshop("", "lesson", "1", "--keep")
+	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "The cluster is still up. To use it from this terminal:")
+	env, status := r.workshop("", "env")
+	require.Zero(t, status)
+	mine, err := exec.Command("sh", "-c", env+"kubectl get configmap mine --output name --namespace "+r.namespace).CombinedOutput()
+	require.NoError(t, err, "%s", mine)
+	r.requireNothingLeft()
+}
+
+func TestRun(t *testing.T) {
+	r := newRepository(t, "$ true")
+	out, status := r.workshop("", "run", "--nodes=1", "--", "sh", "-c", "kubectl get nodes --output name; exit 7")
+	require.Equal(t, 7, status, "%s", out)
+	require.Contains(t, out, "node/node-0\n")
+	r.requireNothingLeft()
+}

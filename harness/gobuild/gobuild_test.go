@@ -1,0 +1,213 @@
+package gobuild
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newProgram returns a program that prints text, in a module of its own, and an empty cache.
+func newProgram(t *testing.T, text string) Program {
+	t.Helper()
+	t.Setenv("WORKSHOP_CACHE", t.TempDir())
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module example.com/program\n\ngo 1.26.0\n")
+	p := Program{Name: "program", Dir: dir, Package: ".", Sources: []string{"."}, Links: []string{"alias"}}
+	setText(t, p, text)
+	return p
+}
+
+func setText(t *testing.T, p Program, text string) {
+	t.Helper()
+	write(t, filepath.Join(p.Dir, "main.go"), "package main\n\nimport \"fmt\"\n\nvar more string\n\nfunc main() { fmt.Print(\""+text+"\", more) }\n")
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// build builds the program, runs it, and returns what the program and the build said.
+func build(t *testing.T, p Program) (output, progress string) {
+	t.Helper()
+	var said bytes.Buffer
+	path, err := Build(t.Context(), p, &said)
+	require.NoError(t, err)
+	out, err := exec.Command(path).Output()
+	require.NoError(t, err)
+	return string(out), said.String()
+}
+
+func TestBuildsOnce(t *testing.T) {
+	p := newProgram(t, "one")
+	output, progress := build(t, p)
+	require.Equal(t, "one", output)
+	require.Contains(t, progress, "built program in ")
+
+	output, progress = build(t, p)
+	require.Equal(t, "one", output)
+	require.Empty(t, progress, "nothing has changed")
+
+	setText(t, p, "two")
+	output, progress = build(t, p)
+	require.Equal(t, "two", output)
+	require.Contains(t, progress, "built program in ")
+
+	setText(t, p, "one")
+	_, progress = build(t, p)
+	require.Empty(t, progress, "the first build is still there")
+
+	write(t, filepath.Join(p.Dir, "main_test.go"), "package main")
+	write(t, filepath.Join(p.Dir, "README.md"), "words")
+	_, progress = build(t, p)
+	require.Empty(t, progress, "tests and prose are no part of the program")
+
+	p.LDFlags = "-X main.more=!"
+	output, _ = build(t, p)
+	require.Equal(t, "one!", output)
+}
+
+func TestLinks(t *testing.T) {
+	p := newProgram(t, "one")
+	path, err := Build(t.Context(), p, new(bytes.Buffer))
+	require.NoError(t, err)
+	out, err := exec.Command(filepath.Join(filepath.Dir(path), "alias")).Output()
+	require.NoError(t, err)
+	require.Equal(t, "one", string(out))
+}
+
+func TestKeepsTheLastBuilds(t *testing.T) {
+	p := newProgram(t, "")
+	texts := []string{"a", "b", "c", "d", "e"}
+	for _, text := range texts {
+		setText(t, p, text)
+		build(t, p)
+	}
+	builds, err := filepath.Glob(filepath.Join(os.Getenv("WORKSHOP_CACHE"), "program", "*", "program"))
+	require.NoError(t, err)
+	require.Len(t, builds, kept)
+	setText(t, p, "e")
+	_, progress := build(t, p)
+	require.Empty(t, progress, "the last build is one of them")
+}
+
+func TestSeveralAtOnceBuildOnce(t *testing.T) {
+	p := newProgram(t, "one")
+	var builds sync.Map
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			var said bytes.Buffer
+			if _, err := Build(t.Context(), p, &said); err != nil {
+				t.Error(err)
+			}
+			if strings.Contains(said.String(), "built program in ") {
+				builds.Store(i, true)
+			}
+		})
+	}
+	group.Wait()
+	count := 0
+	builds.Range(func(any, any) bool { count++; return true })
+	require.Equal(t, 1, count)
+}
+
+func TestSaysWhatIsWrong(t *testing.T) {
+	t.Run("code that does not compile", func(t *testing.T) {
+		p := newProgram(t, "one")
+		write(t, filepath.Join(p.Dir, "main.go"), "package main\n\nfunc main() { undefined() }\n")
+		_, err := Build(t.Context(), p, new(bytes.Buffer))
+		require.ErrorContains(t, err, "build program in "+p.Dir)
+		require.ErrorContains(t, err, "undefined: undefined")
+		leftover, err := filepath.Glob(filepath.Join(os.Getenv("WORKSHOP_CACHE"), "program", "*.partial"))
+		require.NoError(t, err)
+		require.Empty(t, leftover)
+	})
+	t.Run("a module that needs a newer Go", func(t *testing.T) {
+		p := newProgram(t, "one")
+		t.Setenv("GOTOOLCHAIN", "local")
+		write(t, filepath.Join(p.Dir, "go.mod"), "module example.com/program\n\ngo 1.999.0\n")
+		_, err := Build(t.Context(), p, new(bytes.Buffer))
+		require.ErrorContains(t, err, "requires go >= 1.999.0")
+	})
+	t.Run("no Go", func(t *testing.T) {
+		p := newProgram(t, "one")
+		t.Setenv("PATH", t.TempDir())
+		_, err := Build(t.Context(), p, new(bytes.Buffer))
+		require.ErrorContains(t, err, "there is no go command on the PATH; install Go 1.26")
+	})
+	t.Run("a cache that cannot be written", func(t *testing.T) {
+		p := newProgram(t, "one")
+		file := filepath.Join(t.TempDir(), "file")
+		write(t, file, "")
+		t.Setenv("WORKSHOP_CACHE", filepath.Join(file, "cache"))
+		_, err := Build(t.Context(), p, new(bytes.Buffer))
+		require.ErrorContains(t, err, "set WORKSHOP_CACHE to a directory that can be written")
+	})
+	t.Run("missing sources", func(t *testing.T) {
+		p := newProgram(t, "one")
+		p.Sources = []string{"nowhere"}
+		_, err := Build(t.Context(), p, new(bytes.Buffer))
+		require.ErrorContains(t, err, "read the sources of program")
+	})
+	t.Run("an interrupt", func(t *testing.T) {
+		p := newProgram(t, "one")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("Ctrl-C")
+		_, err := Build(ctx, p, cancelOn{"linking", func() { cancel(why) }})
+		require.ErrorIs(t, err, why)
+	})
+}
+
+// cancelOn calls a function when a text is written to it.
+type cancelOn struct {
+	text   string
+	cancel func()
+}
+
+func (c cancelOn) Write(text []byte) (int, error) {
+	if strings.Contains(string(text), c.text) {
+		c.cancel()
+	}
+	return len(text), nil
+}
+
+func TestProgressLine(t *testing.T) {
+	var out bytes.Buffer
+	line := newProgressLine(&out, "thing")
+	line.total = 3
+	line.count = 1
+	line.show("some/package")
+	line.count = 2
+	line.show("other/package") // too soon to say something again
+	line.shown = time.Now().Add(-time.Hour)
+	line.count = 3
+	line.show("last/package")
+	line.done()
+	line.close()
+	require.Equal(t, []string{
+		"building thing: 1 of 3 packages, 0s",
+		"building thing: linking, 0s",
+		"built thing in 0s (3 compiled)",
+	}, strings.Split(strings.TrimSpace(out.String()), "\n"))
+
+	out.Reset()
+	line = newProgressLine(&out, "thing")
+	line.terminal, line.total, line.count = true, 3, 1
+	line.show("some/package")
+	line.done()
+	line.close()
+	require.Equal(t, "\r\x1b[Kbuilding thing: 1 of 3 packages  some/package, 0s\r\x1b[Kbuilt thing in 0s (3 compiled)\n", out.String())
+}

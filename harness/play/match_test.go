@@ -1,0 +1,111 @@
+package play
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMatchLine(t *testing.T) {
+	tests := []struct {
+		pattern, line string
+		want          bool
+	}{
+		{"", "", true},
+		{"", "x", false},
+		{"pod/a created", "pod/a created", true},
+		{"pod/a created", "pod/a created  ", true},
+		{"pod/a created", "pod/a  created", false},
+		{"pod/... created", "pod/frontend-x created", true},
+		{"pod/... created", "pod/frontend-x deleted", false},
+		{"...", "anything at all", true},
+		{"...", "", true},
+		{"a...b...c", "a 1 b 2 c", true},
+		{"a...b...c", "a 1 c 2 b", false},
+		{"a...a", "a", false},
+		{"...b", "a b", true},
+		{"a...", "a", true},
+		{"~60 requests", "60 requests", true},
+		{"~60 requests", "31 requests", true},
+		{"~60 requests", "119 requests", true},
+		{"~60 requests", "29 requests", false},
+		{"~60 requests", "121 requests", false},
+		{"~60 requests", "many requests", false},
+		{"~60 requests", "60 answers", false},
+		{"~1.5s", "1.1s", true},
+		{"~1.5s", "1.1", true},
+		{"~1.5s", "1.1m", false},
+		{"LIST  pods  ~59  ~2384", "LIST    pods   61   2411", true},
+		{"LIST  pods  ~59", "LIST  pods  59  1", false},
+		{"in ~20 ... or so", "in 21 seconds or so", true},
+		{"~/.kube/config", "~/.kube/config", true},
+	}
+	for _, test := range tests {
+		require.Equal(t, test.want, matchLine(test.pattern, test.line), "page: %q, real: %q", test.pattern, test.line)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	tests := map[string]struct{ expect, lines, want string }{
+		"nothing":                       {"", "", ""},
+		"the same":                      {"a|b", "a|b", ""},
+		"any lines, and there are none": {"a|...|b", "a|b", ""},
+		"any lines, and there are some": {"a|...|b", "a|1|2|b", ""},
+		"any lines at the end":          {"a|...", "a|1|2", ""},
+		"any lines twice":               {"...|b|...", "a|b|c", ""},
+		"the last of several":           {"...|b", "b|b|b", ""},
+		"unexpected output":             {"", "a", "+ a"},
+		"missing output":                {"a", "", "- a"},
+		"another line":                  {"a|b|c", "a|x|c", "  a|- b|+ x|  c"},
+		"any lines around another":      {"...|b|...", "a|x|c", "- b|  a|  x|  c"},
+		"a difference far away is found and the rest left out": {
+			"1|2|3|4|5|6|7|8|9", "1|2|3|4|5|6|7|8|x", "  ...|  6|  7|  8|- 9|+ x"},
+	}
+	split := func(text string) []string {
+		if text == "" {
+			return nil
+		}
+		return strings.Split(text, "|")
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := strings.ReplaceAll(compare(split(test.expect), split(test.lines)), "\n", "|")
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+// A page that a diff says nothing of must match, and the other way round.
+func FuzzCompare(f *testing.F) {
+	f.Add("a\n...\nb", "a\nb")
+	f.Add("...\n...", "")
+	f.Add("a\n~5", "a\n7")
+	f.Fuzz(func(t *testing.T, page, real string) {
+		expect, lines := strings.Split(page, "\n"), strings.Split(real, "\n")
+		if len(expect)*len(lines) > 10_000 {
+			return
+		}
+		matches := matchAll(expect, lines)
+		if diff := compare(expect, lines); (diff == "") != matches {
+			t.Errorf("page %q, real %q: matches %v, diff %q", page, real, matches, diff)
+		}
+	})
+}
+
+// matchAll is compare in its simplest form.
+func matchAll(expect, lines []string) bool {
+	switch {
+	case len(expect) == 0:
+		return len(lines) == 0
+	case expect[0] == anything:
+		for i := range len(lines) + 1 {
+			if matchAll(expect[1:], lines[i:]) {
+				return true
+			}
+		}
+		return false
+	default:
+		return len(lines) > 0 && matchLine(expect[0], lines[0]) && matchAll(expect[1:], lines[1:])
+	}
+}

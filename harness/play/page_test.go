@@ -1,0 +1,110 @@
+package play
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// write writes a page, whose fences are marked with ”' , and returns its path.
+func write(t testing.TB, page string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "README.md")
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(page, "'''", "```")), 0o600))
+	return path
+}
+
+func TestRead(t *testing.T) {
+	path := write(t, `# Title
+
+Some prose.
+
+'''console
+$ first
+out
+$ second \
+> goes on
+
+a line after an empty one
+'''
+
+More prose, with code that is not run:
+
+'''sh
+$ rm -rf /
+'''
+
+- an item
+
+  '''console
+  $ in an item &
+  log | line
+  '''
+
+'''console
+'''
+The end.
+`)
+	page, err := Read(path)
+	require.NoError(t, err)
+	require.Equal(t, 3, page.Commands())
+	require.Equal(t, filepath.Dir(path), page.Dir())
+	var prose []string
+	var steps []Step
+	for _, part := range page.Parts {
+		if part.Prose != "" {
+			prose = append(prose, part.Prose)
+		}
+		steps = append(steps, part.Steps...)
+	}
+	require.Equal(t, []Step{
+		{Line: 6, Command: "first", Expect: []string{"out"}},
+		{Line: 8, Command: "second \\\ngoes on", Expect: []string{"", "a line after an empty one"}},
+		{Line: 23, Command: "in an item", Background: true, Expect: []string{"log | line"}},
+	}, steps)
+	require.Equal(t, []string{
+		"# Title\n\nSome prose.",
+		"More prose, with code that is not run:\n\n```sh\n$ rm -rf /\n```\n\n- an item",
+		"The end.",
+	}, prose)
+}
+
+func TestReadRefuses(t *testing.T) {
+	_, err := Read(filepath.Join(t.TempDir(), "nothing.md"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	_, err = Read(write(t, "'''console\nno command\n'''\n"))
+	require.ErrorContains(t, err, "README.md:2: a console block must begin with a command")
+}
+
+func TestReadChecksQuotedCode(t *testing.T) {
+	quote := func(code string) error {
+		path := write(t, "'''go code.go\n"+code+"\n'''\n")
+		source := "package code\n\nfunc first() {\n\treturn\n}\n\nfunc second() {}\n"
+		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), "code.go"), []byte(source), 0o600))
+		_, err := Read(path)
+		return err
+	}
+	require.NoError(t, quote("func first() {\n\treturn\n}"))
+	require.NoError(t, quote("func first() {\n  // ...\n}\n...\nfunc second() {}"))
+	require.ErrorContains(t, quote("func first() {\n\tpanic(1)\n}"), "the page quotes what is not in code.go:\n  func first() {\n  panic(1)")
+	require.ErrorContains(t, quote("func second() {}\n...\nfunc first() {"), "the page quotes what is not in code.go")
+
+	_, err := Read(write(t, "'''go missing.go\npackage x\n'''\n"))
+	require.ErrorContains(t, err, "README.md:1: the page quotes missing.go")
+}
+
+func TestJobName(t *testing.T) {
+	for command, want := range map[string]string{
+		"naive-loop":                              "naive-loop",
+		"./bin/naive-loop --interval 1s":          "naive-loop",
+		"NODE_NAME=x go run ./cmd/naive-loop --x": "naive-loop",
+		"go run -race ./cmd/naive-loop":           "naive-loop",
+		"X=1":                                     "X=1",
+	} {
+		require.Equal(t, want, jobName(command), command)
+	}
+}

@@ -1,0 +1,284 @@
+package play_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/play"
+)
+
+func TestMain(m *testing.M) {
+	guard.Main()
+	if page := os.Getenv("PLAY_PAGE"); page != "" {
+		playAlone(page)
+	}
+	// The guards are this binary too, and one with the race detector takes a second to end.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	goleak.VerifyTestMain(m)
+}
+
+// playAlone is this test binary as a program that plays a page.
+func playAlone(path string) {
+	page, err := play.Read(path)
+	if err == nil {
+		_, err = (&play.Player{Out: os.Stdout, Scratch: os.Getenv("PLAY_SCRATCH")}).Play(context.Background(), page)
+	}
+	fmt.Println("played:", err)
+	os.Exit(0)
+}
+
+func ExamplePlayer_Play() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "README.md")
+	text := "Who is there?\n\n```console\n$ name=world\n$ echo \"hello, $name\"\nhello, ...\n```\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+	page, err := play.Read(path)
+	if err != nil {
+		panic(err)
+	}
+	player := play.Player{Out: os.Stdout, Scratch: dir}
+	result, err := player.Play(context.Background(), page)
+	fmt.Println(result.Commands, "commands, error:", err)
+	// Output:
+	// Who is there?
+	//
+	// $ name=world
+	// $ echo "hello, $name"
+	// hello, world
+	// 2 commands, error: <nil>
+}
+
+// playText plays a page, whose fences are marked with ”' , and returns what it showed.
+func playText(t *testing.T, ctx context.Context, player play.Player, text string) (screen string, result play.Result, err error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "README.md")
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "'''", "```")), 0o600))
+	page, err := play.Read(path)
+	require.NoError(t, err)
+	var out bytes.Buffer
+	player.Out, player.Scratch = &out, t.TempDir()
+	result, err = player.Play(ctx, page)
+	return out.String(), result, err
+}
+
+func console(lines ...string) string {
+	return "'''console\n" + strings.Join(lines, "\n") + "\n'''\n"
+}
+
+func TestPlays(t *testing.T) {
+	for name, text := range map[string]string{
+		"a shell that keeps its state": console("$ f() { echo \"f of $1\"; }", "$ cd /", "$ x=1") + "prose\n" +
+			console("$ f \"$x\"; pwd", "f of 1", "/"),
+		"a command of several lines":       console("$ for i in 1 2; do", "> echo $i", "> done", "1", "2"),
+		"a document in a command":          console("$ cat <<EOF", "> hello", "> EOF", "hello"),
+		"standard error":                   console("$ echo oops >&2", "oops"),
+		"a failure that the page foresees": console("$ (exit 3)", "(exit status 3)"),
+		"output without a line break":      console("$ printf hello", "hello"),
+		"empty lines":                      console("$ printf 'a\\n\\nb\\n\\n'", "a", "", "b", ""),
+		"no output":                        console("$ true", "$ true"),
+		"nothing to read":                  console("$ cat", "$ read x", "(exit status 1)"),
+		"a line that looks like a log":     console("$ echo 'a | b'", "a | b"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := playText(t, t.Context(), play.Player{}, text)
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestShowsWhatIsWrong(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"other output": {
+			console("$ printf 'a\\nx\\nc\\n'", "a", "b", "c"),
+			`README.md:2: the output is not what the page says (-: page, +: real)
+  $ printf 'a\nx\nc\n'
+      a
+    - b
+    + x
+      c`},
+		"a command that fails": {
+			console("$ echo why; false"),
+			`README.md:2: the command failed with exit status 1 (-: page, +: real)
+  $ echo why; false
+    + why
+    + (exit status 1)`},
+		"a command that should have failed": {
+			console("$ true", "(exit status 1)"), "- (exit status 1)"},
+		"a command that there is none of": {
+			console("$ no-such-command"), "no-such-command: command not found"},
+		"a command that is no command": {
+			console("$ if"), "the command failed with exit status"},
+		"the end of the shell": {
+			console("$ exit 0"), `the page's shell has ended; a page's command must not "exit"`},
+		"a background command that is no command": {
+			console("$ if &"), "bash does not take the command"},
+		"a background command that ends by itself": {
+			console("$ sh -c 'echo last words; exit 7' &", "sh | last words", "$ sleep 300"),
+			"sh ended by itself, with exit status 7\n  $ sleep 300\n    the last lines of its log:\n    last words"},
+		"a background command that is killed before it says what it should": {
+			console("$ sleep 300 &", "$ kill -9 %1", "$ true", "sleep | never"),
+			"sleep was ended before it logged what the page says"},
+		"a name that is in use": {
+			console("$ sleep 300 &", "$ sleep 301 &"), "sleep is still running after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := playText(t, t.Context(), play.Player{Grace: time.Second}, test.text)
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func TestWaitsNoLongerThanTheLimit(t *testing.T) {
+	player := play.Player{Limit: 500 * time.Millisecond}
+	_, _, err := playText(t, t.Context(), player, console("$ echo so far; sleep 300"))
+	require.ErrorContains(t, err, "the command has not ended after 500ms\n  $ echo so far; sleep 300\n    so far")
+	_, _, err = playText(t, t.Context(), player, console("$ sh -c 'echo one; exec sleep 300' &", "sh | two"))
+	require.ErrorContains(t, err, "the log of sh has no such line after 500ms")
+	require.ErrorContains(t, err, "- sh | two\n    the last lines of it:\n    one")
+}
+
+// counter is a background command that counts, and says goodbye when it is asked to end.
+const counter = `$ bash -c 'trap "echo goodbye; exit" TERM; for i in $(seq 1 100000); do echo "count $i"; sleep 0.01; done' &`
+
+func TestBackground(t *testing.T) {
+	screen, result, err := playText(t, t.Context(), play.Player{}, console(
+		counter,
+		"bash | count 1",
+		"bash | count 3",
+		"$ echo meanwhile",
+		"meanwhile",
+		"bash | count ...0",
+		"$ kill %1",
+		"bash | goodbye",
+		counter,
+		"bash | count 1",
+	))
+	require.NoError(t, err)
+	require.Equal(t, 4, result.Commands)
+	require.Contains(t, screen, "\nbash | count 3\n")
+	require.Equal(t, 2, strings.Count(screen, "bash | goodbye"), "it is asked to end when the page does")
+}
+
+func TestCountsWhatItChecked(t *testing.T) {
+	_, result, err := playText(t, t.Context(), play.Player{}, console("$ echo a", "a", "$ seq 3", "1", "..."))
+	require.NoError(t, err)
+	require.Equal(t, 2, result.Commands)
+	require.Equal(t, 3, result.Checked)
+	require.NotZero(t, result.Duration)
+}
+
+func TestWaitsBeforeEachCommand(t *testing.T) {
+	var order []string
+	player := play.Player{BeforeCommand: func(context.Context) error {
+		order = append(order, "asked")
+		if len(order) == 2 {
+			return errors.New("enough")
+		}
+		return nil
+	}}
+	screen, result, err := playText(t, t.Context(), player, console("$ echo first", "first", "$ echo second", "second"))
+	require.ErrorContains(t, err, "enough")
+	require.Equal(t, 1, result.Commands)
+	require.True(t, strings.HasSuffix(screen, "first\n$ echo second\n"), "the command is shown before it is waited for: %q", screen)
+}
+
+func TestACommandThatDoesNotEndWhenAskedIsAnErrorAndIsKilled(t *testing.T) {
+	pid := filepath.Join(t.TempDir(), "pid")
+	_, _, err := playText(t, t.Context(), play.Player{Grace: 300 * time.Millisecond}, console(
+		"$ bash -c 'trap \"\" TERM; echo $$ > "+pid+"; echo deaf; while true; do sleep 1; done' &",
+		"bash | deaf",
+	))
+	require.ErrorContains(t, err, "bash is still running after 300ms")
+	requireGone(t, pid)
+}
+
+// leavesBehind starts a process in the background, and one more in the background of that.
+func leavesBehind(t *testing.T) (text string, pids []string) {
+	dir := t.TempDir()
+	pids = []string{filepath.Join(dir, "job"), filepath.Join(dir, "grandchild"), filepath.Join(dir, "foreground")}
+	return console(
+		fmt.Sprintf("$ bash -c 'sleep 301 & echo $! > %s; echo $$ > %s; echo started; wait' &", pids[1], pids[0]),
+		"bash | started",
+		fmt.Sprintf("$ bash -c 'echo $$ > %s; echo hanging; sleep 302'", pids[2]),
+		"hanging",
+	), pids
+}
+
+func TestLeavesNothingBehindWhenInterrupted(t *testing.T) {
+	text, pids := leavesBehind(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		waitForFile(pids[2])
+		cancel(errors.New("Ctrl-C"))
+	}()
+	_, _, err := playText(t, ctx, play.Player{}, text)
+	require.ErrorContains(t, err, "Ctrl-C")
+	requireGone(t, pids...)
+}
+
+func TestLeavesNothingBehindWhenKilled(t *testing.T) {
+	text, pids := leavesBehind(t)
+	dir := t.TempDir()
+	path, scratch := filepath.Join(dir, "README.md"), filepath.Join(dir, "scratch")
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "'''", "```")), 0o600))
+	require.NoError(t, os.Mkdir(scratch, 0o700))
+	player := exec.Command(os.Args[0])
+	player.Env = append(os.Environ(), "PLAY_PAGE="+path, "PLAY_SCRATCH="+scratch)
+	require.NoError(t, player.Start())
+	waitForFile(pids[2])
+	require.NoError(t, player.Process.Kill())
+	require.Error(t, player.Wait())
+	requireGone(t, pids...)
+	eventually(t, "the scratch directory is still there", func() bool {
+		_, err := os.Stat(scratch)
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
+func waitForFile(path string) {
+	for {
+		if text, err := os.ReadFile(path); err == nil && strings.HasSuffix(string(text), "\n") {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// requireGone waits until the processes whose IDs are in the files have ended.
+func requireGone(t *testing.T, files ...string) {
+	t.Helper()
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		eventually(t, filepath.Base(file)+" is still running", func() bool {
+			return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+		})
+	}
+}
+
+func eventually(t *testing.T, complaint string, done func() bool) {
+	t.Helper()
+	require.Eventually(t, done, time.Minute, 10*time.Millisecond, complaint)
+}
