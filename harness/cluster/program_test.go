@@ -1,0 +1,41 @@
+package cluster_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/cluster"
+)
+
+// A package of this repository that the program is built from, but that is not among its sources,
+// could change and the old program would still be used.
+func TestProgramSourcesAreAllOfThem(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	program := cluster.Program(root)
+	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Version}}{{$.Dir}}{{end}}{{end}}", program.Package)
+	list.Dir = program.Dir
+	list.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	out, err := list.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	dirs := strings.Fields(string(out))
+	require.Contains(t, dirs, program.Dir)
+	for _, dir := range dirs {
+		require.True(t, within(dir, program.Dir, program.Sources), "%s is not in %v", dir, program.Sources)
+	}
+}
+
+func within(dir, base string, sources []string) bool {
+	for _, source := range sources {
+		relative, err := filepath.Rel(filepath.Join(base, source), dir)
+		if err == nil && !strings.HasPrefix(relative, "..") {
+			return true
+		}
+	}
+	return false
+}
