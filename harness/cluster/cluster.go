@@ -112,12 +112,13 @@ func WriteKubeconfig(path string, config *rest.Config, namespace string) error {
 }
 
 // Env returns the environment of a command that is to use the cluster: KUBECONFIG, a PATH with our
-// kubectl first, and a place below scratch for what kubectl keeps.
+// kubectl first, and scratch as the place for what kubectl keeps, and "go run" leaves when it is killed.
 func (c *Cluster) Env(scratch string) []string {
 	env := []string{
 		"KUBECONFIG=" + c.Kubeconfig,
 		"KUBECACHEDIR=" + filepath.Join(scratch, "kubectl-cache"),
 		"KUBECTL_KUBERC=false", // a person's own defaults and aliases for kubectl
+		"GOTMPDIR=" + scratch,
 	}
 	if c.Kubectl != "" {
 		env = append(env, "PATH="+c.Kubectl+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -142,7 +143,7 @@ func Open(ctx context.Context, contextName, scratch string, progress io.Writer) 
 	if err := errors.Join(clientcmdapi.MinifyConfig(all), clientcmdapi.FlattenConfig(all)); err != nil {
 		return nil, fmt.Errorf("read context %q: %w", contextName, err)
 	}
-	path, err := program(ctx, orDiscard(progress))
+	path, err := program(ctx, progress)
 	if err != nil {
 		return nil, err
 	}

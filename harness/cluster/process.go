@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"golang.org/x/sys/unix"
 )
 
 // Options say what a new cluster is like.
@@ -36,6 +37,7 @@ const tempPrefix = "workshop-cluster-"
 type process struct {
 	cmd    *exec.Cmd
 	dir    string // everything it writes is in here
+	log    *os.File
 	stdin  io.Closer
 	exited chan struct{} // closed when it has
 	err    error         // how, once it has
@@ -50,12 +52,16 @@ type ready struct {
 // Start starts a control plane of our own and returns when its Nodes are Ready. It is thrown away
 // with all its state by [Cluster.Stop], and also when this process dies, however it dies.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
+	path, err := program(ctx, o.Progress)
+	if err != nil {
+		return nil, err
+	}
 	sweep()
 	dir, err := os.MkdirTemp("", tempPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the cluster: %w", err)
 	}
-	c, err := launch(ctx, o, dir, false)
+	c, err := launch(ctx, o, path, dir, false)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -63,8 +69,8 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Dir returns the directory that everything of a cluster of ours is in; it goes when the cluster
-// does. It is "" for somebody else's.
+// Dir returns the directory of a cluster that Start started. It goes when the cluster does, so it is the
+// place for what must not be left behind. For any other cluster it is "".
 func (c *Cluster) Dir() string {
 	if c.process == nil {
 		return ""
@@ -83,7 +89,7 @@ func (c *Cluster) Done() <-chan struct{} {
 
 // Err says why the control plane's process ended, with the last lines of its log.
 func (c *Cluster) Err() error {
-	return fmt.Errorf("the control plane ended: %w\n%s", c.process.err, logTail(logFile(c.process.dir)))
+	return fmt.Errorf("the control plane ended: %w\n%s", c.process.err, logTail(c.process.log))
 }
 
 // Stop ends a cluster that Start started, and removes its directory. For any other it does nothing.
@@ -99,22 +105,29 @@ func (c *Cluster) Stop() error {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	}
-	return os.RemoveAll(p.dir)
+	return errors.Join(p.log.Close(), os.RemoveAll(p.dir))
 }
 
-// launch runs the control plane's program on dir and waits until it is ready. One that stays is on
-// its own from then on.
-func launch(ctx context.Context, o Options, dir string, stays bool) (*Cluster, error) {
-	path, err := program(ctx, orDiscard(o.Progress))
+// launch runs the control plane's program, at path, on dir and waits until it is ready. One that stays
+// is on its own from then on.
+func launch(ctx context.Context, o Options, path, dir string, stays bool) (*Cluster, error) {
+	if o.Nodes < 0 {
+		return nil, fmt.Errorf("the number of nodes is %d; it must be 0 or more", o.Nodes)
+	}
+	if err := checkSpace(dir); err != nil {
+		return nil, err
+	}
+	// We keep it open: the program removes it with the directory, and then we show what it says.
+	log, err := os.OpenFile(logFile(dir), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	logPath := logFile(dir)
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
+	keep := false
+	defer func() {
+		if !keep {
+			log.Close()
+		}
+	}()
 	args := []string{"serve", "--dir", dir, "--nodes", strconv.Itoa(o.Nodes)}
 	if !stays {
 		args = append(args, "--ephemeral", "--exit-with-stdin")
@@ -130,7 +143,7 @@ func launch(ctx context.Context, o Options, dir string, stays bool) (*Cluster, e
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, dir: dir, exited: make(chan struct{})}
+	p := &process{cmd: cmd, dir: dir, log: log, exited: make(chan struct{})}
 	if !stays {
 		if p.stdin, err = cmd.StdinPipe(); err != nil {
 			return nil, err
@@ -154,7 +167,7 @@ func launch(ctx context.Context, o Options, dir string, stays bool) (*Cluster, e
 			break
 		}
 		<-p.exited
-		return nil, fmt.Errorf("the control plane did not start: %w\n%s", p.err, logTail(logPath))
+		return nil, fmt.Errorf("the control plane did not start: %w\n%s", p.err, logTail(log))
 	case <-ctx.Done():
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
@@ -171,17 +184,38 @@ func launch(ctx context.Context, o Options, dir string, stays bool) (*Cluster, e
 		Kubectl:    filepath.Dir(path),
 	}
 	if !stays {
-		c.process = p
+		c.process, keep = p, true
 	}
 	return c, nil
+}
+
+// needed is the free space, in bytes, that a control plane is not started without. Most of it is etcd's,
+// which claims some of it at once and fails in odd ways without it.
+const needed = 200 << 20
+
+func checkSpace(dir string) error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return fmt.Errorf("look for free space in %s: %w", dir, err)
+	}
+	if free := disk.Bavail * uint64(disk.Bsize); free < needed {
+		return fmt.Errorf("the disk of %s has %d MB left; a control plane needs %d MB. Free some first",
+			dir, free>>20, needed>>20)
+	}
+	return nil
 }
 
 func logFile(dir string) string { return filepath.Join(dir, "log") }
 
 // logTail returns the last lines of a log, for a person to read.
-func logTail(path string) string {
-	text, err := os.ReadFile(path)
+func logTail(log *os.File) string {
+	info, err := log.Stat()
 	if err != nil {
+		return fmt.Sprintf("(its log cannot be read: %v)", err)
+	}
+	const enough = 16 << 10 // bytes
+	text := make([]byte, min(enough, info.Size()))
+	if _, err := log.ReadAt(text, info.Size()-int64(len(text))); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Sprintf("(its log cannot be read: %v)", err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
@@ -207,11 +241,4 @@ func sweep() {
 			lock.Close()
 		}
 	}
-}
-
-func orDiscard(w io.Writer) io.Writer {
-	if w == nil {
-		return io.Discard
-	}
-	return w
 }

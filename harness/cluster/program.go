@@ -21,8 +21,12 @@ const KubernetesVersion = "v1.37.1"
 const ProgramVariable = "WORKSHOP_CONTROLPLANE"
 
 // program returns the path of the control plane's program. Its directory holds kubectl as well. It
-// is built if it is not there, which takes minutes the first time; progress says how far it is.
+// is built if it is not there, which takes minutes the first time; progress, if it is not nil, is told
+// how far that is.
 func program(ctx context.Context, progress io.Writer) (string, error) {
+	if progress == nil {
+		progress = io.Discard
+	}
 	if path := os.Getenv(ProgramVariable); path != "" {
 		if _, err := os.Stat(path); err != nil {
 			return "", fmt.Errorf("%s names no program: %w", ProgramVariable, err)

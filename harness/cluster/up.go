@@ -24,7 +24,11 @@ var ErrAlreadyUp = errors.New("the cluster is already up")
 // Up starts a control plane on dir that outlives this process. What dir holds of an earlier one goes
 // on as it was, its Nodes included.
 func Up(ctx context.Context, o Options, dir string) (*Cluster, error) {
-	_, err := os.Stat(dir)
+	path, err := program(ctx, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	_, err = os.Stat(dir)
 	isNew := errors.Is(err, os.ErrNotExist)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the cluster's directory: %w", err)
@@ -34,7 +38,7 @@ func Up(ctx context.Context, o Options, dir string) (*Cluster, error) {
 	if running(dir) {
 		return nil, ErrAlreadyUp
 	}
-	c, err := launch(ctx, o, dir, true)
+	c, err := launch(ctx, o, path, dir, true)
 	if err != nil {
 		if isNew {
 			err = errors.Join(err, os.RemoveAll(dir))
@@ -50,13 +54,13 @@ func Find(ctx context.Context, dir string, progress io.Writer) (*Cluster, error)
 	if !running(dir) {
 		return nil, ErrNotUp
 	}
-	path, err := program(ctx, orDiscard(progress))
+	path, err := program(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{Kubeconfig: adminKubeconfig(dir), Name: "the cluster of make up", Kubectl: filepath.Dir(path)}
 	if err := c.look(ctx); err != nil {
-		return nil, fmt.Errorf("the control plane in %s runs but does not answer: %w\n%s", dir, err, logTail(logFile(dir)))
+		return nil, fmt.Errorf("the control plane in %s runs but does not answer: %w; its log is %s", dir, err, logFile(dir))
 	}
 	return c, nil
 }

@@ -85,7 +85,10 @@ func TestTokenSecretIsFilledIn(t *testing.T) {
 	config.BearerToken = token
 	account, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	self, err := account.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	var self *authenticationv1.SelfSubjectReview
+	eventually(t, func(ctx context.Context) error { // until the API server's own cache has the token
+		self, err = account.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		return err
+	})
 	require.Equal(t, "system:serviceaccount:"+w.namespace+":default", self.Status.UserInfo.Username)
 }

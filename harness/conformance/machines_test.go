@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,6 +90,9 @@ func TestRemovedMachineCanBeAddedAgain(t *testing.T) {
 	second := w.becomesReady(t, name)
 	require.NotEqual(t, first.UID, second.UID)
 	require.NotEqual(t, first.Status.NodeInfo.BootID, second.Status.NodeInfo.BootID)
+	becomes(t, w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease), name, "the new Node's", func(lease *coordinationv1.Lease) bool {
+		return len(lease.OwnerReferences) == 1 && lease.OwnerReferences[0].UID == second.UID
+	})
 	w.createPod(t, "on-it", w.ownPodSpec())
 }
 

@@ -19,7 +19,13 @@ const (
 // startEtcd starts a one-member etcd in dir and returns once it has elected itself. With durable
 // false it does not wait for the disk, which is safe against the death of the process, not against
 // a power cut.
-func startEtcd(ctx context.Context, dir string, durable bool) (*embed.Etcd, error) {
+func startEtcd(ctx context.Context, dir string, durable bool) (_ *embed.Etcd, err error) {
+	// It panics where others return an error, on a full disk for example.
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("start etcd in %s: %v", dir, reason)
+		}
+	}()
 	client, err := url.Parse(etcdClientSocket)
 	if err != nil {
 		return nil, err

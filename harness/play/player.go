@@ -23,7 +23,7 @@ type Player struct {
 	Scratch string
 	// BeforeCommand, if it is there, is called before each command is run, after it was shown.
 	BeforeCommand func(context.Context) error
-	// Limit is how long a command, or the wait for a line of a log, may take: two minutes if it is 0.
+	// Limit is how long a command, or the wait for a line of a log, may take: five minutes if it is 0.
 	// It is there for pages that hang, not for slow machines.
 	Limit time.Duration
 	// Grace is how long a background command may take to end when it is asked to: 10 seconds if it is 0.
@@ -65,7 +65,7 @@ func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error
 	ctx, run.cancel = context.WithCancelCause(ctx)
 	defer run.cancel(nil)
 	if run.Limit == 0 {
-		run.Limit = 2 * time.Minute
+		run.Limit = 5 * time.Minute
 	}
 	if run.Grace == 0 {
 		run.Grace = 10 * time.Second

@@ -69,19 +69,14 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	scratch, err := os.MkdirTemp("", "workshop-run-")
-	if err != nil {
-		return fmt.Errorf("make a directory for the lesson: %w", err)
-	}
-	defer os.RemoveAll(scratch)
 	input := bufio.NewReader(os.Stdin)
 
 	start := time.Now()
-	c, stop, err := openCluster(ctx, root, scratch, f)
+	c, scratch, closeCluster, err := openCluster(ctx, root, f)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop(err)) }()
+	defer func() { err = errors.Join(err, closeCluster(err)) }()
 	fmt.Printf("%s: Kubernetes %s, %d nodes, %s\n", c.Name, c.Version, c.Nodes, time.Since(start).Round(100*time.Millisecond))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -121,45 +116,49 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	return nil
 }
 
-// openCluster returns the cluster that a lesson is to be played on, and what is to be done with it at
-// the end, given how the lesson ended.
-func openCluster(ctx context.Context, root, scratch string, f lessonFlags) (*cluster.Cluster, func(error) error, error) {
-	nothing := func(error) error { return nil }
+// openCluster returns the cluster that a lesson is to be played on, a directory for what has to be
+// written meanwhile, and what is to be done with both at the end, given how the lesson ended.
+func openCluster(ctx context.Context, root string, f lessonFlags) (c *cluster.Cluster, scratch string, end func(error) error, err error) {
 	options := cluster.Options{Nodes: f.nodes, Progress: os.Stderr}
+	if f.cluster == "embedded" && !f.keep {
+		if c, err = cluster.Start(ctx, options); err != nil {
+			return nil, "", nil, err
+		}
+		// In the cluster's own directory, which goes when we are killed.
+		return c, c.Dir(), func(error) error { return c.Stop() }, nil
+	}
+	if scratch, err = os.MkdirTemp("", "workshop-run-"); err != nil {
+		return nil, "", nil, fmt.Errorf("make a directory for the lesson: %w", err)
+	}
+	end = func(error) error { return os.RemoveAll(scratch) }
 	name, isContext := strings.CutPrefix(f.cluster, "context:")
 	switch {
 	case isContext:
-		c, err := cluster.Open(ctx, name, scratch, os.Stderr)
-		return c, nothing, err
+		c, err = cluster.Open(ctx, name, scratch, os.Stderr)
 	case f.cluster == "up":
-		c, err := cluster.Find(ctx, upDir(root), os.Stderr)
+		c, err = cluster.Find(ctx, upDir(root), os.Stderr)
 		if errors.Is(err, cluster.ErrNotUp) {
 			err = fmt.Errorf("%w; make up starts one", err)
 		}
-		return c, nothing, err
 	case f.cluster != "embedded":
-		return nil, nil, fmt.Errorf("there is no cluster %q; it may be embedded, up, or context:NAME", f.cluster)
-	case f.keep:
-		c, err := cluster.Up(ctx, options, upDir(root))
+		err = fmt.Errorf("there is no cluster %q; it may be embedded, up, or context:NAME", f.cluster)
+	default:
+		c, err = cluster.Up(ctx, options, upDir(root))
 		if errors.Is(err, cluster.ErrAlreadyUp) {
 			err = fmt.Errorf("%w; play the lesson on it (CLUSTER=up), or stop it first (make down)", err)
 		}
-		if err != nil {
-			return nil, nil, err
-		}
-		return c, func(lessonErr error) error {
-			if lessonErr == nil {
-				return nil
+		end = func(lessonErr error) error {
+			err := os.RemoveAll(scratch)
+			if lessonErr != nil {
+				err = errors.Join(err, cluster.Down(context.WithoutCancel(ctx), upDir(root)))
 			}
-			return cluster.Down(context.WithoutCancel(ctx), upDir(root))
-		}, nil
-	default:
-		c, err := cluster.Start(ctx, options)
-		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		return c, func(error) error { return c.Stop() }, nil
 	}
+	if err != nil {
+		return nil, "", nil, errors.Join(err, os.RemoveAll(scratch))
+	}
+	return c, scratch, end, nil
 }
 
 // clean removes what a lesson made, also when the lesson was interrupted. Then it has to be quick: it is

@@ -30,11 +30,6 @@ PATH. When the command ends, the cluster is thrown away.`,
 }
 
 func runWithCluster(ctx context.Context, nodes int, args []string) (err error) {
-	scratch, err := os.MkdirTemp("", "workshop-run-")
-	if err != nil {
-		return fmt.Errorf("make a directory for the cluster: %w", err)
-	}
-	defer os.RemoveAll(scratch)
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: nodes, Progress: os.Stderr})
 	if err != nil {
 		return err
@@ -42,7 +37,7 @@ func runWithCluster(ctx context.Context, nodes int, args []string) (err error) {
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), c.Env(scratch)...)
+	cmd.Env = append(os.Environ(), c.Env(c.Dir())...)
 	cmd.Env = append(cmd.Env, cluster.SharedVariable+"="+c.Kubeconfig)
 	proc.Group(cmd)
 	var exit *exec.ExitError

@@ -105,8 +105,11 @@ func envCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "env",
 		Short: "Print shell commands that point a terminal at the cluster of \"workshop up\"",
-		Long:  "Print shell commands that point a terminal at the cluster of \"workshop up\":\n\n  eval \"$(workshop env)\"",
-		Args:  cobra.NoArgs,
+		Long: `Print shell commands that point a terminal at the cluster of "workshop up": at its
+kubeconfig, our kubectl, and this command.
+
+  eval "$(workshop env)"`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
 				c, err := cluster.Find(ctx, dir, os.Stderr)
@@ -116,7 +119,12 @@ func envCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:\"$PATH\"\n", quote(c.Kubeconfig), quote(c.Kubectl))
+				self, err := os.Executable()
+				if err != nil {
+					return err
+				}
+				path := c.Kubectl + string(os.PathListSeparator) + filepath.Dir(self)
+				fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:\"$PATH\"\n", quote(c.Kubeconfig), quote(path))
 				return nil
 			})
 		},

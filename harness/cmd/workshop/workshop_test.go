@@ -193,7 +193,7 @@ func TestWrongInput(t *testing.T) {
 		"no cluster that is up":      {args: []string{"lesson", "1", "--cluster=up"}, want: "no cluster is up; make up starts one"},
 		"an unknown command":         {args: []string{"lessons"}, want: `unknown command "lessons"`},
 		"an unknown flag":            {args: []string{"up", "--replicas=3"}, want: "unknown flag: --replicas"},
-		"too few nodes":              {args: []string{"up", "--nodes=-1"}, want: "--nodes is -1; it must be 0 or more"},
+		"too few nodes":              {args: []string{"up", "--nodes=-1"}, want: "the number of nodes is -1; it must be 0 or more"},
 		"nothing to stop":            {args: []string{"down"}, want: "no cluster is up"},
 		"no status":                  {args: []string{"status"}, want: "no cluster is up; make up starts one"},
 		"no environment":             {args: []string{"env"}, want: "no cluster is up; make up starts one"},
@@ -215,7 +215,7 @@ func TestWrongInput(t *testing.T) {
 		r.temp = filepath.Join(r.dir, "harness/controlplane/go.mod") // no directory can be made below a file
 		out, status := r.workshop("", "lesson", "1")
 		require.Equal(t, 1, status)
-		require.Contains(t, out, "make a directory for the lesson: ")
+		require.Contains(t, out, "make a directory for the cluster: ")
 	})
 	t.Run("not in the repository", func(t *testing.T) {
 		r := *r
