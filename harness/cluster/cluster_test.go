@@ -1,0 +1,288 @@
+package cluster_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"example.com/controllers/harness/cluster"
+)
+
+// TestMain makes the test binary a program that starts a cluster and waits to be killed, when it is
+// asked to be.
+func TestMain(m *testing.M) {
+	if os.Getenv("CLUSTER_TEST_PARENT") != "" {
+		c, err := cluster.Start(context.Background(), cluster.Options{})
+		fmt.Println(err == nil, c.Dir())
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+// start starts a cluster whose directory is below one that is the test's own, and returns both.
+func start(t *testing.T, o cluster.Options) (c *cluster.Cluster, temp string) {
+	t.Helper()
+	temp = t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	c, err := cluster.Start(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Stop() })
+	return c, temp
+}
+
+func pidOf(t *testing.T, dir string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "pid"))
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(string(text))
+	require.NoError(t, err)
+	return pid
+}
+
+func requireGone(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) },
+		time.Minute, 10*time.Millisecond, "process %d is still there", pid)
+}
+
+func requireEmpty(t *testing.T, dir string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		left, err := os.ReadDir(dir)
+		return err == nil && len(left) == 0
+	}, time.Minute, 10*time.Millisecond, "something is left in %s", dir)
+}
+
+func TestStopLeavesNothing(t *testing.T) {
+	c, temp := start(t, cluster.Options{Nodes: 1})
+	require.Equal(t, cluster.KubernetesVersion, c.Version)
+	require.Equal(t, 1, c.Nodes)
+	info, err := os.Stat(c.Kubeconfig)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	info, err = os.Stat(c.Dir())
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	pid := pidOf(t, c.Dir())
+	require.NoError(t, c.Stop())
+	requireGone(t, pid)
+	requireEmpty(t, temp)
+}
+
+func TestTwoClustersKeepToThemselves(t *testing.T) {
+	ctx := t.Context()
+	first, _ := start(t, cluster.Options{})
+	second, _ := start(t, cluster.Options{})
+	one, err := first.Client()
+	require.NoError(t, err)
+	two, err := second.Client()
+	require.NoError(t, err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
+	_, err = one.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = two.CoreV1().Namespaces().Get(ctx, "mine", metav1.GetOptions{})
+	require.ErrorContains(t, err, "not found")
+	require.NoError(t, first.Stop())
+	_, err = two.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+	require.NoError(t, err)
+}
+
+func TestDiesWithItsParent(t *testing.T) {
+	temp := t.TempDir()
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), "CLUSTER_TEST_PARENT=1", "TMPDIR="+temp)
+	out, err := parent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	dir, ok := strings.CutPrefix(strings.TrimSpace(line), "true ")
+	require.True(t, ok, line)
+	pid := pidOf(t, dir)
+	require.NoError(t, parent.Process.Kill())
+	require.Error(t, parent.Wait())
+	requireGone(t, pid)
+	requireEmpty(t, temp)
+}
+
+func TestSaysThatItDied(t *testing.T) {
+	c, temp := start(t, cluster.Options{})
+	require.NoError(t, syscall.Kill(pidOf(t, c.Dir()), syscall.SIGKILL))
+	<-c.Done()
+	require.ErrorContains(t, c.Err(), "the control plane ended: signal: killed\nthe last lines of its log:\n  ")
+	require.NoError(t, c.Stop())
+	requireEmpty(t, temp)
+}
+
+func TestStartThatFailsSaysWhy(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	_, err := cluster.Start(t.Context(), cluster.Options{APIServerFlags: []string{"--no-such-flag"}})
+	require.ErrorContains(t, err, "the control plane did not start: exit status 1\nthe last lines of its log:\n")
+	require.ErrorContains(t, err, "unknown flag: --no-such-flag")
+	requireEmpty(t, temp)
+
+	_, err = cluster.Start(t.Context(), cluster.Options{Nodes: -1})
+	require.ErrorContains(t, err, "the number of nodes is -1; it must be 0 or more")
+	requireEmpty(t, temp)
+
+	t.Setenv("TMPDIR", filepath.Join(temp, "nowhere"))
+	_, err = cluster.Start(t.Context(), cluster.Options{})
+	require.ErrorContains(t, err, "make a directory for the cluster: ")
+
+	t.Setenv(cluster.ProgramVariable, "/nowhere/controlplane")
+	_, err = cluster.Start(t.Context(), cluster.Options{})
+	require.ErrorContains(t, err, "WORKSHOP_CONTROLPLANE names no program: ")
+}
+
+func TestStartThatIsInterruptedLeavesNothing(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("Ctrl-C")
+	go func() {
+		// As soon as there is something that could be left.
+		for {
+			if found, _ := filepath.Glob(filepath.Join(temp, "*", "pid")); len(found) > 0 {
+				cancel(why)
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, err := cluster.Start(ctx, cluster.Options{Nodes: 3})
+	require.ErrorIs(t, err, why)
+	requireEmpty(t, temp)
+}
+
+// A directory that was left by a cluster and a parent which were killed together goes at the next
+// start, but not one in use, or one that was made just now.
+func TestSweepsWhatWasLeft(t *testing.T) {
+	inUse, temp := start(t, cluster.Options{})
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(inUse.Dir(), old, old))
+	left := filepath.Join(temp, "workshop-cluster-left")
+	fresh := filepath.Join(temp, "workshop-cluster-fresh")
+	other := filepath.Join(temp, "somebody-elses")
+	for _, dir := range []string{left, fresh, other} {
+		require.NoError(t, os.Mkdir(dir, 0o700))
+	}
+	require.NoError(t, os.Chtimes(left, old, old))
+	require.NoError(t, os.Chtimes(other, old, old))
+
+	next, err := cluster.Start(t.Context(), cluster.Options{})
+	require.NoError(t, err)
+	defer next.Stop()
+	require.NoDirExists(t, left)
+	require.DirExists(t, fresh)
+	require.DirExists(t, other)
+	require.DirExists(t, inUse.Dir())
+}
+
+func TestUpKeepsItsState(t *testing.T) {
+	ctx := t.Context()
+	dir := filepath.Join(t.TempDir(), "up")
+	t.Cleanup(func() { require.NoError(t, cluster.Reset(context.Background(), dir)) })
+	_, err := cluster.Find(ctx, dir, nil)
+	require.ErrorIs(t, err, cluster.ErrNotUp)
+	require.ErrorIs(t, cluster.Down(ctx, dir), cluster.ErrNotUp)
+
+	up := func() (server string) {
+		t.Helper()
+		c, err := cluster.Up(ctx, cluster.Options{Nodes: 2}, dir)
+		require.NoError(t, err)
+		require.Equal(t, 2, c.Nodes)
+		require.Nil(t, c.Done(), "it is not this process's to watch")
+		require.NoError(t, c.Stop(), "nor to stop")
+		config, err := c.Config()
+		require.NoError(t, err)
+		return config.Host
+	}
+	first := up()
+	c, err := cluster.Find(ctx, dir, nil)
+	require.NoError(t, err)
+	client, err := c.Client()
+	require.NoError(t, err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
+	made, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = cluster.Up(ctx, cluster.Options{}, dir)
+	require.ErrorIs(t, err, cluster.ErrAlreadyUp)
+
+	same := func() {
+		t.Helper()
+		found, err := client.CoreV1().Namespaces().Get(ctx, "mine", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, made.UID, found.UID)
+	}
+	pid := pidOf(t, dir)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	requireGone(t, pid)
+	_, err = cluster.Find(ctx, dir, nil)
+	require.ErrorIs(t, err, cluster.ErrNotUp)
+	require.Equal(t, first, up(), "a kubeconfig that was handed out stays true")
+	same()
+	pid = pidOf(t, dir)
+	require.NoError(t, cluster.Down(ctx, dir))
+	requireGone(t, pid)
+	require.Equal(t, first, up())
+	same()
+	require.NoError(t, cluster.Reset(ctx, dir))
+	require.NoDirExists(t, dir)
+}
+
+func TestUpThatFailsLeavesNoState(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "up")
+	_, err := cluster.Up(t.Context(), cluster.Options{APIServerFlags: []string{"--no-such-flag"}}, dir)
+	require.ErrorContains(t, err, "unknown flag: --no-such-flag")
+	require.NoDirExists(t, dir)
+}
+
+func TestOpen(t *testing.T) {
+	shared, err := cluster.Shared()
+	require.NoError(t, err)
+	t.Setenv("KUBECONFIG", shared.Kubeconfig)
+	before, err := os.ReadFile(shared.Kubeconfig)
+	require.NoError(t, err)
+
+	c, err := cluster.Open(t.Context(), "workshop", t.TempDir(), nil)
+	require.NoError(t, err)
+	require.Equal(t, cluster.KubernetesVersion, c.Version)
+	require.NotEqual(t, shared.Kubeconfig, c.Kubeconfig)
+	after, err := os.ReadFile(shared.Kubeconfig)
+	require.NoError(t, err)
+	require.Equal(t, before, after, "the person's own kubeconfig is not touched")
+
+	_, err = cluster.Open(t.Context(), "moon", t.TempDir(), nil)
+	require.ErrorContains(t, err, `there is no context "moon" in `+shared.Kubeconfig+"; it has workshop")
+	t.Setenv("KUBECONFIG", "/nowhere")
+	_, err = cluster.Open(t.Context(), "moon", t.TempDir(), nil)
+	require.ErrorContains(t, err, `there is no context "moon" in /nowhere; it has none`)
+
+	unreachable := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, cluster.WriteKubeconfig(unreachable, &rest.Config{Host: "https://127.0.0.1:1"}, ""))
+	t.Setenv("KUBECONFIG", unreachable)
+	_, err = cluster.Open(t.Context(), "workshop", t.TempDir(), nil)
+	require.ErrorContains(t, err, `context "workshop" (https://127.0.0.1:1) does not answer: `)
+}
+
+func TestServiceAccountConfig(t *testing.T) {
+	shared, err := cluster.Shared()
+	require.NoError(t, err)
+	_, err = shared.ServiceAccountConfig(t.Context(), "default", "nobody")
+	require.ErrorContains(t, err, "make a token for ServiceAccount default/nobody: ")
+}
