@@ -173,6 +173,7 @@ func (p Program) compile(ctx context.Context, out string, progress io.Writer) er
 	}
 	line.total = len(stale)
 	cmd := goCommand(ctx, p.Dir, "build", "-v", "-o", out, "-ldflags", p.LDFlags, p.Package)
+	cmd.Env = append(cmd.Env, "GOTMPDIR="+filepath.Dir(out)) // which is removed if the build is interrupted
 	failure, err := run(ctx, cmd, func(text string) {
 		if stale[text] {
 			line.count++
