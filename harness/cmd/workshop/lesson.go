@@ -136,10 +136,7 @@ func openCluster(ctx context.Context, root string, f lessonFlags) (c *cluster.Cl
 	case isContext:
 		c, err = cluster.Open(ctx, name, scratch, os.Stderr)
 	case f.cluster == "up":
-		c, err = cluster.Find(ctx, upDir(root), os.Stderr)
-		if errors.Is(err, cluster.ErrNotUp) {
-			err = fmt.Errorf("%w; make up starts one", err)
-		}
+		c, err = findUp(ctx, upDir(root))
 	case f.cluster != "embedded":
 		err = fmt.Errorf("there is no cluster %q; it may be embedded, up, or context:NAME", f.cluster)
 	default:

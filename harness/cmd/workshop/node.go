@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 
-	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/machine"
 )
 
@@ -25,10 +22,7 @@ func nodeCommand() *cobra.Command {
 			Args:  cobra.MinimumNArgs(1),
 			RunE: func(cmd *cobra.Command, names []string) error {
 				return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
-					c, err := cluster.Find(ctx, dir, os.Stderr)
-					if errors.Is(err, cluster.ErrNotUp) {
-						return fmt.Errorf("%w; make up starts one", err)
-					}
+					c, err := findUp(ctx, dir)
 					if err != nil {
 						return err
 					}

@@ -67,13 +67,7 @@ func statusCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
-				c, err := cluster.Find(ctx, dir, os.Stderr)
-				if errors.Is(err, cluster.ErrNotUp) {
-					if _, statErr := os.Stat(dir); statErr == nil {
-						return fmt.Errorf("%w; its state is kept, and make up starts it again", err)
-					}
-					return fmt.Errorf("%w; make up starts one", err)
-				}
+				c, err := findUp(ctx, dir)
 				if err != nil {
 					return err
 				}
@@ -112,10 +106,7 @@ kubeconfig, our kubectl, and this command.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
-				c, err := cluster.Find(ctx, dir, os.Stderr)
-				if errors.Is(err, cluster.ErrNotUp) {
-					return fmt.Errorf("%w; make up starts one", err)
-				}
+				c, err := findUp(ctx, dir)
 				if err != nil {
 					return err
 				}
@@ -133,6 +124,18 @@ kubeconfig, our kubectl, and this command.
 
 // quote makes one word of a shell command out of text.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// findUp returns the cluster that runs on dir.
+func findUp(ctx context.Context, dir string) (*cluster.Cluster, error) {
+	c, err := cluster.Find(ctx, dir, os.Stderr)
+	if !errors.Is(err, cluster.ErrNotUp) {
+		return c, err
+	}
+	if _, statErr := os.Stat(dir); statErr == nil {
+		return nil, fmt.Errorf("%w; its state is kept, and make up starts it again", err)
+	}
+	return nil, fmt.Errorf("%w; make up starts one", err)
+}
 
 func inUpDir(ctx context.Context, do func(ctx context.Context, dir string) error) error {
 	root, err := cluster.Root(ctx)
