@@ -5,30 +5,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/shirou/gopsutil/v4/process"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"example.com/controllers/harness/cluster"
 )
 
-// TestMain makes the test binary a program that starts a cluster and waits to be killed, when it is
-// asked to be.
+// TestMain makes the test binary a program that starts a cluster and waits to be killed, or leaves one
+// up, when it is asked to be.
 func TestMain(m *testing.M) {
 	if os.Getenv("CLUSTER_TEST_PARENT") != "" {
 		c, err := cluster.Start(context.Background(), cluster.Options{})
 		fmt.Println(err == nil, c.Dir())
 		select {}
+	}
+	if dir := os.Getenv("CLUSTER_TEST_UP"); dir != "" {
+		if _, err := cluster.Up(context.Background(), cluster.Options{}, dir); err != nil {
+			panic(err)
+		}
+		return
 	}
 	os.Exit(m.Run())
 }
@@ -55,8 +69,17 @@ func pidOf(t *testing.T, dir string) int {
 
 func requireGone(t *testing.T, pid int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) },
-		time.Minute, 10*time.Millisecond, "process %d is still there", pid)
+	require.Eventually(t, func() bool {
+		p, err := process.NewProcess(int32(pid))
+		if err != nil {
+			return errors.Is(err, process.ErrorProcessNotRunning)
+		}
+		// A zombie waits for its parent, or for an init that may not be there. Before its threads have
+		// ended, all but one, it still has its files.
+		status, err := p.Status()
+		threads, threadsErr := p.NumThreads()
+		return err == nil && threadsErr == nil && slices.Contains(status, process.Zombie) && threads == 1
+	}, time.Minute, 10*time.Millisecond, "process %d is still there", pid)
 }
 
 func requireEmpty(t *testing.T, dir string) {
@@ -68,6 +91,7 @@ func requireEmpty(t *testing.T, dir string) {
 }
 
 func TestStopLeavesNothing(t *testing.T) {
+	before := goleak.IgnoreCurrent()
 	c, temp := start(t, cluster.Options{Nodes: 1})
 	require.Equal(t, cluster.KubernetesVersion, c.Version)
 	require.Equal(t, 1, c.Nodes)
@@ -81,6 +105,27 @@ func TestStopLeavesNothing(t *testing.T) {
 	require.NoError(t, c.Stop())
 	requireGone(t, pid)
 	requireEmpty(t, temp)
+	goleak.VerifyNone(t, before)
+}
+
+// However many they are, Start does not return before all of them are there.
+func TestStartWaitsForAllNodes(t *testing.T) {
+	const many = 40
+	c, _ := start(t, cluster.Options{Nodes: many})
+	require.Equal(t, many, c.Nodes)
+	client, err := c.Client()
+	require.NoError(t, err)
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, nodes.Items, many)
+	for _, node := range nodes.Items {
+		require.True(t, slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}), node.Name)
+	}
+	ready, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "ok", string(ready))
 }
 
 func TestTwoClustersKeepToThemselves(t *testing.T) {
@@ -96,6 +141,18 @@ func TestTwoClustersKeepToThemselves(t *testing.T) {
 	require.NoError(t, err)
 	_, err = two.CoreV1().Namespaces().Get(ctx, "mine", metav1.GetOptions{})
 	require.ErrorContains(t, err, "not found")
+
+	// Nor does one know the other's administrator, whatever its certificate authority is called.
+	stranger, err := first.Config()
+	require.NoError(t, err)
+	other, err := second.Config()
+	require.NoError(t, err)
+	stranger.Host, stranger.CAData = other.Host, other.CAData
+	three, err := kubernetes.NewForConfig(stranger)
+	require.NoError(t, err)
+	_, err = three.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+	require.True(t, apierrors.IsUnauthorized(err), "%v", err)
+
 	require.NoError(t, first.Stop())
 	_, err = two.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -245,6 +302,18 @@ func TestUpKeepsItsState(t *testing.T) {
 	require.NoDirExists(t, dir)
 }
 
+func TestUpOutlivesWhoStartedIt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "up")
+	t.Cleanup(func() { require.NoError(t, cluster.Reset(context.Background(), dir)) })
+	starter := exec.Command(os.Args[0])
+	starter.Env = append(os.Environ(), "CLUSTER_TEST_UP="+dir)
+	out, err := starter.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	c, err := cluster.Find(t.Context(), dir, nil)
+	require.NoError(t, err)
+	require.Equal(t, cluster.KubernetesVersion, c.Version)
+}
+
 func TestUpThatFailsLeavesNoState(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "up")
 	_, err := cluster.Up(t.Context(), cluster.Options{APIServerFlags: []string{"--no-such-flag"}}, dir)
@@ -278,6 +347,52 @@ func TestOpen(t *testing.T) {
 	t.Setenv("KUBECONFIG", unreachable)
 	_, err = cluster.Open(t.Context(), "workshop", t.TempDir(), nil)
 	require.ErrorContains(t, err, `context "workshop" (https://127.0.0.1:1) does not answer: `)
+}
+
+func TestOpenTakesOneContextOnly(t *testing.T) {
+	shared, err := cluster.Shared()
+	require.NoError(t, err)
+	persons, err := clientcmd.LoadFromFile(shared.Kubeconfig)
+	require.NoError(t, err)
+	persons.Contexts["production"] = &clientcmdapi.Context{Cluster: "production", AuthInfo: "boss"}
+	persons.Clusters["production"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	persons.AuthInfos["boss"] = &clientcmdapi.AuthInfo{Username: "boss"}
+	persons.CurrentContext = "production"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*persons, path))
+	t.Setenv("KUBECONFIG", path)
+
+	c, err := cluster.Open(t.Context(), "workshop", t.TempDir(), nil)
+	require.NoError(t, err)
+	ours, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	require.NoError(t, err)
+	require.Equal(t, "workshop", ours.CurrentContext)
+	require.Len(t, ours.Contexts, 1)
+	require.Len(t, ours.Clusters, 1)
+	require.Len(t, ours.AuthInfos, 1)
+	_, err = cluster.Open(t.Context(), "moon", t.TempDir(), nil)
+	require.ErrorContains(t, err, "; it has production, workshop")
+}
+
+// A server that takes the connection and says nothing, as one behind a broken tunnel does.
+func TestOpenGivesUpOnASilentServer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, cluster.WriteKubeconfig(path, &rest.Config{Host: "https://" + silent.Addr().String()}, ""))
+	t.Setenv("KUBECONFIG", path)
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = cluster.Open(ctx, "workshop", t.TempDir(), nil)
+	require.ErrorContains(t, err, "does not answer: ")
+	require.NoError(t, ctx.Err(), "it gave up by itself")
+
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	_, err = cluster.Open(ctx, "workshop", t.TempDir(), nil)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestServiceAccountConfig(t *testing.T) {

@@ -174,6 +174,7 @@ func launch(ctx context.Context, o Options, path, dir string, stays bool) (*Clus
 		case <-p.exited:
 		case <-time.After(3 * time.Second):
 			_ = cmd.Process.Kill()
+			<-p.exited
 		}
 		return nil, context.Cause(ctx)
 	}

@@ -107,7 +107,7 @@ func running(dir string) bool {
 	}
 	lock := flock.New(path)
 	defer lock.Close()
-	locked, err := lock.TryLock()
+	locked, err := lock.TryRLock() // shared, so that two who look at once do not take each other for it
 	return err == nil && !locked
 }
 

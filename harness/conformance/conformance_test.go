@@ -176,7 +176,10 @@ func becomes[T metav1.Object](t *testing.T, from getter[T], name, how string, ok
 		if !ok(object) {
 			object.SetManagedFields(nil) // for the reader
 			text, err := json.Marshal(object)
-			return fmt.Errorf("%s is not %s: %s (%w)", name, how, text, err)
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("%s is not %s: %s", name, how, text)
 		}
 		return nil
 	})

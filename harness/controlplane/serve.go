@@ -174,10 +174,12 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 		})
 	}
 	component("kube-apiserver", func() error { return runAPIServer(ctx, listener, files, s.apiServerFlags) })
+	added := make(chan struct{})
 	work.Go(func() error {
-		if err := poll(ctx, func() error { return addMachines(ctx, client, s.nodes) }); err != nil {
+		if err := addMachines(ctx, client, s.nodes); err != nil {
 			return fmt.Errorf("add nodes: %w", err)
 		}
+		close(added)
 		return nil
 	})
 	work.Go(func() error {
@@ -196,6 +198,14 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 		}
 		component("kubelets", func() error { return nodes.Play(ctx, kubeconfig(kubelets)) })
 
+		select {
+		case <-added:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := poll(ctx, func() error { return health(ctx, client, "/readyz") }); err != nil {
+			return err
+		}
 		count, err := nodesReady(ctx, client)
 		if err != nil {
 			return err
@@ -228,11 +238,14 @@ func listen(file string) (net.Listener, error) {
 	return listener, os.WriteFile(file, []byte(port), 0o600)
 }
 
-// addMachines brings a cluster that has no Nodes to count machines. A cluster that has some is left
-// as its owner made it.
+// addMachines brings a cluster that has no Nodes to count machines, as soon as the API server answers.
+// A cluster that has some is left as its owner made it.
 func addMachines(ctx context.Context, client kubernetes.Interface, count int) error {
-	present, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
+	var present *corev1.NodeList
+	if err := poll(ctx, func() (err error) {
+		present, err = client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	}); err != nil {
 		return err
 	}
 	if len(present.Items) > 0 {
@@ -241,13 +254,16 @@ func addMachines(ctx context.Context, client kubernetes.Interface, count int) er
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(8)
 	for i := range count {
+		// One by one, not all again: the second time there would be Nodes, and the rest be left out.
 		work.Go(func() error {
-			node := machine.Node(machine.Name(i), version.Get().GitVersion)
-			_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-			if apierrors.IsAlreadyExists(err) {
-				return nil
-			}
-			return err
+			return poll(ctx, func() error {
+				node := machine.Node(machine.Name(i), version.Get().GitVersion)
+				_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+				if apierrors.IsAlreadyExists(err) {
+					return nil
+				}
+				return err
+			})
 		})
 	}
 	return work.Wait()

@@ -1,0 +1,39 @@
+package nodes
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/kwok/pkg/apis/internalversion"
+
+	"example.com/controllers/harness/machine"
+)
+
+func TestStages(t *testing.T) {
+	all, err := stages()
+	require.NoError(t, err)
+	names := map[string][]string{}
+	for ref, stages := range all {
+		for _, stage := range stages {
+			names[ref.Kind] = append(names[ref.Kind], stage.Name)
+		}
+	}
+	require.Equal(t, map[string][]string{
+		"Node": {"node-ready", "node-not-ready"},
+		"Pod":  {"pod-ready", "pod-ready-again", "pod-complete", "pod-delete"},
+	}, names)
+}
+
+// The Stages are YAML, so no compiler sees when an annotation is renamed.
+func TestStagesUseTheAnnotationsOfMachines(t *testing.T) {
+	all, err := stages()
+	require.NoError(t, err)
+	for _, stage := range all[internalversion.StageResourceRef{APIGroup: "v1", Kind: "Node"}] {
+		var keys []string
+		for _, expression := range stage.Spec.Selector.MatchExpressions {
+			keys = append(keys, expression.JQ.Key)
+		}
+		require.Contains(t, strings.Join(keys, "\n"), `.metadata.annotations["`+machine.ReadyAnnotation+`"]`, stage.Name)
+	}
+}
