@@ -109,6 +109,9 @@ func (s *shell) run(ctx context.Context, command string, each func(line string))
 			if text, ok := strings.CutPrefix(line, s.mark+" "); ok {
 				return strconv.Atoi(text)
 			}
+			if isNotice(line) {
+				continue
+			}
 			if empty {
 				each("")
 			}
@@ -119,6 +122,12 @@ func (s *shell) run(ctx context.Context, command string, each func(line string))
 	}
 }
 
+// isNotice says whether a line is bash's own word, at a moment of its choice, that a background command
+// was killed. It quotes what background has wrapped around the command.
+func isNotice(line string) bool {
+	return strings.HasPrefix(line, "bash: line ") && strings.Contains(line, `"$__mark"`)
+}
+
 // background starts a command in the background. Each line of its output goes to each; when all of
 // it is there, done is called with the exit status if it ended by itself, or with -1 if it was killed.
 func (s *shell) background(ctx context.Context, name, command string, each func(line string), done func(status int)) error {
@@ -126,11 +135,13 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		return fmt.Errorf("make a pipe for the log of %s: %w", name, err)
 	}
+	opened := make(chan struct{})
 	go func() {
 		status := -1
 		defer func() { done(status) }()
 		// Until the command opens its end, and then until the last of its processes closes it.
 		log, err := os.Open(fifo)
+		close(opened)
 		if err != nil {
 			each(err.Error())
 			return
@@ -166,8 +177,15 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 		if writer, openErr := os.OpenFile(fifo, os.O_RDWR, 0); openErr == nil {
 			writer.Close()
 		}
+		return err
 	}
-	return err
+	// A page may go on to kill it at once. If it were killed before it has opened its end, nobody ever would.
+	select {
+	case <-opened:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // killJobs asks all background commands, and what they started, to end.

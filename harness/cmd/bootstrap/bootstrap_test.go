@@ -1,13 +1,39 @@
 package main
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/play"
 )
+
+func TestMain(m *testing.M) {
+	guard.Main()
+	os.Exit(m.Run())
+}
+
+// The README's own commands, through make, in the repository as it is.
+func TestREADME(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	page, err := play.Read(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	var screen bytes.Buffer
+	player := play.Player{Out: &screen, Scratch: t.TempDir(), Limit: 10 * time.Minute,
+		Env: []string{"MAKEFLAGS=", "MAKELEVEL=", "CGO_ENABLED=0"}}
+	_, err = player.Play(t.Context(), page)
+	require.NoError(t, err, "%s", screen.String())
+}
 
 // A package that the workshop's command is built from must be among its sources.
 func TestSourcesAreAllOfThem(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/guard"
-	"example.com/controllers/harness/play"
 )
 
 // TestMain makes the test binary the program under test, when it is asked to be.
@@ -31,20 +30,6 @@ func TestMain(m *testing.M) {
 	// One with the race detector takes a second to end.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
-}
-
-// The README's own commands, in the repository as it is.
-func TestREADME(t *testing.T) {
-	t.Parallel()
-	root, err := cluster.Root(t.Context())
-	require.NoError(t, err)
-	page, err := play.Read(filepath.Join(root, "README.md"))
-	require.NoError(t, err)
-	var screen bytes.Buffer
-	player := play.Player{Out: &screen, Scratch: t.TempDir(), Limit: 10 * time.Minute,
-		Env: []string{"MAKEFLAGS=", "MAKELEVEL=", "CGO_ENABLED=0"}}
-	_, err = player.Play(t.Context(), page)
-	require.NoError(t, err, "%s", screen.String())
 }
 
 const kustomization = `namespace: mini
