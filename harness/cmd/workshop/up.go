@@ -43,83 +43,66 @@ func upCommand() *cobra.Command {
 	return cmd
 }
 
-func downCommand() *cobra.Command {
+// onUp makes a command without flags or arguments that acts on the directory of that cluster.
+func onUp(use, short string, act func(ctx context.Context, dir string) error) *cobra.Command {
 	return &cobra.Command{
-		Use:   "down",
-		Short: "Stop the cluster of \"workshop up\" and keep its state",
+		Use:   use,
+		Short: short,
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
-				if err := cluster.Down(ctx, dir); err != nil {
-					return err
-				}
-				fmt.Println("down; make up starts it again as it was, make reset throws its state away")
-				return nil
-			})
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return inUpDir(cmd.Context(), act) },
 	}
+}
+
+func downCommand() *cobra.Command {
+	return onUp("down", "Stop the cluster of \"workshop up\" and keep its state", func(ctx context.Context, dir string) error {
+		if err := cluster.Down(ctx, dir); err != nil {
+			return err
+		}
+		fmt.Println("down; make up starts it again as it was, make reset throws its state away")
+		return nil
+	})
 }
 
 func statusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "Say whether the cluster of \"workshop up\" runs, and how it is",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
-				c, err := findUp(ctx, dir)
-				if err != nil {
-					return err
-				}
-				fmt.Printf("up: Kubernetes %s, %d nodes\nkubeconfig: %s\n", c.Version, c.Nodes, c.Kubeconfig)
-				return nil
-			})
-		},
-	}
+	return onUp("status", "Say whether the cluster of \"workshop up\" runs, and how it is", func(ctx context.Context, dir string) error {
+		c, err := findUp(ctx, dir)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("up: Kubernetes %s, %d nodes\nkubeconfig: %s\n", c.Version, c.Nodes, c.Kubeconfig)
+		return nil
+	})
 }
 
 func resetCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "reset",
-		Short: "Stop the cluster of \"workshop up\" and throw its state away",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
-				if err := cluster.Reset(ctx, dir); err != nil {
-					return err
-				}
-				fmt.Println("reset; make up starts a new cluster")
-				return nil
-			})
-		},
-	}
+	return onUp("reset", "Stop the cluster of \"workshop up\" and throw its state away", func(ctx context.Context, dir string) error {
+		if err := cluster.Reset(ctx, dir); err != nil {
+			return err
+		}
+		fmt.Println("reset; make up starts a new cluster")
+		return nil
+	})
 }
 
 func envCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "env",
-		Short: "Print shell commands that point a terminal at the cluster of \"workshop up\"",
-		Long: `Print shell commands that point a terminal at the cluster of "workshop up": at its
+	cmd := onUp("env", "Print shell commands that point a terminal at the cluster of \"workshop up\"", func(ctx context.Context, dir string) error {
+		c, err := findUp(ctx, dir)
+		if err != nil {
+			return err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		path := c.Kubectl + string(os.PathListSeparator) + filepath.Dir(self)
+		fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:\"$PATH\"\n", quote(c.Kubeconfig), quote(path))
+		return nil
+	})
+	cmd.Long = `Print shell commands that point a terminal at the cluster of "workshop up": at its
 kubeconfig, our kubectl, and this command.
 
-  eval "$(workshop env)"`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
-				c, err := findUp(ctx, dir)
-				if err != nil {
-					return err
-				}
-				self, err := os.Executable()
-				if err != nil {
-					return err
-				}
-				path := c.Kubectl + string(os.PathListSeparator) + filepath.Dir(self)
-				fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:\"$PATH\"\n", quote(c.Kubeconfig), quote(path))
-				return nil
-			})
-		},
-	}
+  eval "$(workshop env)"`
+	return cmd
 }
 
 // quote makes one word of a shell command out of text.
