@@ -1,0 +1,366 @@
+package apiproxy
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// metadata is what is looked at in a body. It is small, and nothing of what the object is about.
+type metadata struct {
+	kind            string
+	name, namespace string
+	uid             string
+	resourceVersion string
+
+	deleting   bool // it has a deletionTimestamp
+	graceful   bool // and time until then
+	finalizers int
+
+	dryRun bool // it is DeleteOptions that say so
+}
+
+// removed says whether the object is one that the API server does not keep: it is being deleted, and
+// nothing holds that up.
+func (m metadata) removed() bool { return m.deleting && !m.graceful && m.finalizers == 0 }
+
+// fromJSON is metadata as JSON has it.
+type fromJSON struct {
+	Name, Namespace            string
+	UID                        string
+	ResourceVersion            string
+	DeletionTimestamp          string
+	DeletionGracePeriodSeconds int64
+	Finalizers                 []string
+}
+
+func (f fromJSON) metadata(kind string) metadata {
+	return metadata{kind: kind, name: f.Name, namespace: f.Namespace, uid: f.UID,
+		resourceVersion: f.ResourceVersion, deleting: f.DeletionTimestamp != "",
+		graceful: f.DeletionGracePeriodSeconds > 0, finalizers: len(f.Finalizers)}
+}
+
+var errNoObject = errors.New("it is no object of the API")
+
+// readMetadata reads an object, in JSON or protobuf, as far as it has to. Where the object ends too
+// early, it returns what it has found, and an error.
+func readMetadata(r io.Reader) (metadata, error) {
+	in := bufio.NewReaderSize(r, 512)
+	switch first, err := in.Peek(1); {
+	case err != nil:
+		return metadata{}, err
+	case first[0] == '{':
+		return readJSON(in)
+	default:
+		return readProtobuf(in)
+	}
+}
+
+// readJSON stops when it has seen metadata and kind. In most objects they come first; in a list of
+// custom resources, metadata comes last.
+func readJSON(r io.Reader) (metadata, error) {
+	var kind string
+	var meta fromJSON
+	var dryRun []string
+	in := json.NewDecoder(r)
+	result := func(err error) (metadata, error) {
+		m := meta.metadata(kind)
+		m.dryRun = len(dryRun) > 0
+		return m, err
+	}
+	if _, err := in.Token(); err != nil {
+		return result(err)
+	}
+	hasMetadata := false
+	for in.More() {
+		if hasMetadata && kind != "" {
+			return result(nil)
+		}
+		key, err := in.Token()
+		if err != nil {
+			return result(err)
+		}
+		switch key {
+		case "kind":
+			err = in.Decode(&kind)
+		case "metadata":
+			hasMetadata = true
+			err = in.Decode(&meta)
+		case "dryRun":
+			err = in.Decode(&dryRun)
+		default:
+			err = skip(in)
+		}
+		if err != nil {
+			return result(err)
+		}
+	}
+	_, err := in.Token()
+	return result(err)
+}
+
+// skip reads over a value, without keeping it.
+func skip(in *json.Decoder) error {
+	for depth := 0; ; {
+		token, err := in.Token()
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+// Protobuf: four bytes, and then a runtime.Unknown, whose raw is the object. Its first field is its
+// metadata, if it has any. The numbers are those of the fields in generated.proto.
+const (
+	magic = "k8s\x00"
+
+	unknownTypeMeta = 1
+	unknownRaw      = 2
+	typeMetaKind    = 2
+	objectMetadata  = 1
+	listMetaVersion = 2
+
+	metaName              = 1
+	metaNamespace         = 3
+	metaUID               = 5
+	metaVersion           = 6
+	metaDeletionTimestamp = 9
+	metaGracePeriod       = 10
+	metaFinalizers        = 14
+
+	deleteOptionsDryRun = 5
+
+	watchEventType   = 1
+	watchEventObject = 2
+	rawExtensionRaw  = 1
+)
+
+// enough is how many bytes of metadata are looked at. All that we want comes before the managed fields,
+// and annotations may have 256 KiB together.
+const enough = 512 << 10
+
+func readProtobuf(in *bufio.Reader) (m metadata, err error) {
+	start := make([]byte, len(magic))
+	if _, err := io.ReadFull(in, start); err != nil {
+		return m, err
+	}
+	if string(start) != magic {
+		return m, errNoObject
+	}
+	for {
+		field, length, err := readTag(in)
+		if err != nil {
+			return m, err
+		}
+		if field == unknownRaw {
+			break
+		}
+		value, err := readSome(in, length)
+		if err != nil {
+			return m, err
+		}
+		if field == unknownTypeMeta {
+			each(value, func(field protowire.Number, value []byte, _ uint64) {
+				if field == typeMetaKind {
+					m.kind = string(value)
+				}
+			})
+		}
+	}
+	if m.kind == "DeleteOptions" {
+		rest, err := io.ReadAll(io.LimitReader(in, enough))
+		each(rest, func(field protowire.Number, _ []byte, _ uint64) { m.dryRun = m.dryRun || field == deleteOptionsDryRun })
+		return m, err
+	}
+	field, length, err := readTag(in)
+	if err != nil || field != objectMetadata {
+		return m, err
+	}
+	value, err := readSome(in, length)
+	each(value, func(field protowire.Number, value []byte, number uint64) {
+		if strings.HasSuffix(m.kind, "List") {
+			if field == listMetaVersion {
+				m.resourceVersion = string(value)
+			}
+			return
+		}
+		switch field {
+		case metaName:
+			m.name = string(value)
+		case metaNamespace:
+			m.namespace = string(value)
+		case metaUID:
+			m.uid = string(value)
+		case metaVersion:
+			m.resourceVersion = string(value)
+		case metaDeletionTimestamp:
+			m.deleting = true
+		case metaGracePeriod:
+			m.graceful = number > 0
+		case metaFinalizers:
+			m.finalizers++
+		}
+	})
+	return m, err
+}
+
+// readTag reads the number of a field with bytes in it, and how many.
+func readTag(in *bufio.Reader) (protowire.Number, uint64, error) {
+	tag, err := binary.ReadUvarint(in)
+	if err != nil {
+		return 0, 0, err
+	}
+	field, kind := protowire.DecodeTag(tag)
+	if kind != protowire.BytesType {
+		return 0, 0, errNoObject
+	}
+	length, err := binary.ReadUvarint(in)
+	return field, length, err
+}
+
+// readSome reads a field of that length, or its beginning.
+func readSome(in *bufio.Reader, length uint64) ([]byte, error) {
+	value := make([]byte, min(length, enough))
+	n, err := io.ReadFull(in, value)
+	return value[:n], err
+}
+
+// each calls found for each field of a message: with its bytes, or else with its number. It stops where
+// the message is cut off.
+func each(message []byte, found func(field protowire.Number, value []byte, number uint64)) {
+	for len(message) > 0 {
+		field, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return
+		}
+		message = message[n:]
+		if n = protowire.ConsumeFieldValue(field, kind, message); n < 0 {
+			return
+		}
+		switch kind {
+		case protowire.BytesType:
+			value, _ := protowire.ConsumeBytes(message)
+			found(field, value, 0)
+		case protowire.VarintType:
+			number, _ := protowire.ConsumeVarint(message)
+			found(field, nil, number)
+		}
+		message = message[n:]
+	}
+}
+
+// frames is a stream that can be read event by event.
+type frames interface {
+	io.Reader
+	io.ByteReader
+}
+
+// maxFrame is how large an event may be before we take the stream for something else.
+const maxFrame = 64 << 20
+
+// readJSONFrame reads one JSON value into frame, which it returns. It begins at a brace.
+func readJSONFrame(in frames, frame []byte) ([]byte, error) {
+	frame = frame[:0]
+	depth, inString, escaped := 0, false, false
+	for len(frame) < maxFrame {
+		b, err := in.ReadByte()
+		if err != nil {
+			return frame, err
+		}
+		if depth == 0 && isSpace(b) {
+			continue
+		}
+		frame = append(frame, b)
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			inString, escaped = b != '"', b == '\\'
+		case b == '"':
+			inString = true
+		case b == '{', b == '[':
+			depth++
+		case b == '}', b == ']':
+			depth--
+		}
+		if depth == 0 {
+			return frame, nil
+		}
+	}
+	return frame, errNoObject
+}
+
+func isSpace(b byte) bool { return b == '\n' || b == ' ' || b == '\r' || b == '\t' }
+
+// readProtobufFrame reads one message into frame, which it returns. Its length comes first, in four bytes.
+func readProtobufFrame(in frames, frame []byte) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return nil, err
+	}
+	length := binary.BigEndian.Uint32(head[:])
+	if length > maxFrame {
+		return nil, errNoObject
+	}
+	if int(length) > cap(frame) {
+		frame = make([]byte, length)
+	}
+	frame = frame[:length]
+	_, err := io.ReadFull(in, frame)
+	return frame, err
+}
+
+func parseJSONEvent(frame []byte) (kind string, m metadata, err error) {
+	var event struct {
+		Type   string
+		Object struct {
+			Kind     string
+			Metadata fromJSON
+			Rows     []struct { // of a Table, which is what kubectl asks for
+				Object struct{ Metadata fromJSON }
+			}
+		}
+	}
+	if err := json.Unmarshal(frame, &event); err != nil {
+		return "", m, err
+	}
+	m = event.Object.Metadata.metadata(event.Object.Kind)
+	if len(event.Object.Rows) == 1 {
+		m = event.Object.Rows[0].Object.Metadata.metadata(event.Object.Kind)
+	}
+	return event.Type, m, nil
+}
+
+func parseProtobufEvent(frame []byte) (kind string, m metadata, err error) {
+	each(frame, func(field protowire.Number, value []byte, _ uint64) {
+		switch field {
+		case watchEventType:
+			kind = string(value)
+		case watchEventObject:
+			each(value, func(field protowire.Number, value []byte, _ uint64) {
+				if field == rawExtensionRaw {
+					m, err = readMetadata(bytes.NewReader(value))
+				}
+			})
+		}
+	})
+	if kind == "" {
+		err = errNoObject
+	}
+	return kind, m, err
+}

@@ -1,0 +1,174 @@
+package history
+
+import (
+	"slices"
+	"time"
+)
+
+// History is a recording, or a part of one.
+type History struct {
+	Requests []Request // by start
+	Events   []Event   // by time
+
+	// earlier are the watches that are not among Requests, but of which events are among Events.
+	earlier map[int64]Request
+	// from and to are what [History.Between] was given.
+	from, to time.Time
+}
+
+// Where returns the part with the requests that keep wants. The events of a watch go with it.
+func (h *History) Where(keep func(Request) bool) *History {
+	part := &History{earlier: map[int64]Request{}, from: h.from, to: h.to}
+	kept := map[int64]bool{}
+	for id, r := range h.earlier {
+		if keep(r) {
+			part.earlier[id] = r
+			kept[id] = true
+		}
+	}
+	for _, r := range h.Requests {
+		if keep(r) {
+			part.Requests = append(part.Requests, r)
+			kept[r.ID] = true
+		}
+	}
+	for _, e := range h.Events {
+		if kept[e.Request] {
+			part.Events = append(part.Events, e)
+		}
+	}
+	return part
+}
+
+// Between returns the part from one time, inclusive, to another, exclusive: the requests that started
+// then, and the events that were passed on then, also those of watches that are older. A zero time is
+// no limit.
+func (h *History) Between(from, to time.Time) *History {
+	in := func(t time.Time) bool {
+		return (from.IsZero() || !t.Before(from)) && (to.IsZero() || t.Before(to))
+	}
+	watches := h.watches()
+	part := &History{earlier: map[int64]Request{}, from: later(h.from, from), to: sooner(h.to, to)}
+	for _, r := range h.Requests {
+		if in(r.Start) {
+			part.Requests = append(part.Requests, r)
+			delete(watches, r.ID)
+		}
+	}
+	for _, e := range h.Events {
+		if in(e.Time) {
+			part.Events = append(part.Events, e)
+			if w, ok := watches[e.Request]; ok {
+				part.earlier[e.Request] = w
+			}
+		}
+	}
+	return part
+}
+
+// watches returns all known watches by ID.
+func (h *History) watches() map[int64]Request {
+	watches := map[int64]Request{}
+	for id, r := range h.earlier {
+		watches[id] = r
+	}
+	for _, r := range h.Requests {
+		if r.Verb == "watch" {
+			watches[r.ID] = r
+		}
+	}
+	return watches
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// sooner is the sooner of two times, of which zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Span is the time that the history is about: what [History.Between] was given, and where it was given
+// no limit, from the first request or event to the end of the last.
+func (h *History) Span() time.Duration {
+	first, last := h.from, h.to
+	see := func(start, end time.Time) {
+		if h.from.IsZero() && (first.IsZero() || start.Before(first)) {
+			first = start
+		}
+		if h.to.IsZero() {
+			last = later(last, end)
+		}
+	}
+	for _, r := range h.Requests {
+		see(r.Start, r.End())
+	}
+	for _, e := range h.Events {
+		see(e.Time, e.Time)
+	}
+	return max(0, last.Sub(first))
+}
+
+// Writes returns the requests that asked for a change, also those that failed. See [Request.IsWrite].
+func (h *History) Writes() []Request { return h.which(Request.IsWrite) }
+
+// NoOps returns the writes that succeeded and changed nothing.
+func (h *History) NoOps() []Request { return h.which(func(r Request) bool { return r.NoOp }) }
+
+// WritesAfter returns the writes that started after a time.
+func (h *History) WritesAfter(t time.Time) []Request {
+	return h.which(func(r Request) bool { return r.IsWrite() && r.Start.After(t) })
+}
+
+func (h *History) which(keep func(Request) bool) []Request {
+	var kept []Request
+	for _, r := range h.Requests {
+		if keep(r) {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+// LastWrite returns, of the writes that started from one time, inclusive, to another, exclusive, the one
+// that ended last. A zero time is no limit.
+func (h *History) LastWrite(from, to time.Time) (Request, bool) {
+	var last Request
+	found := false
+	for _, w := range h.Between(from, to).Writes() {
+		if !found || w.End().After(last.End()) {
+			last, found = w, true
+		}
+	}
+	return last, found
+}
+
+// NoWrite is what [History.TimeToLastWrite] returns for a change that no write came of.
+const NoWrite time.Duration = -1
+
+// TimeToLastWrite returns for each change of the world, in the order given, how long after it the last
+// write ended that came of it: the last that started before the next change. It is [NoWrite] where there
+// was none. Writes that come of no change, such as the renewals of a lease, have to be left out first.
+func (h *History) TimeToLastWrite(changes []time.Time) []time.Duration {
+	var durations []time.Duration
+	sorted := slices.SortedFunc(slices.Values(changes), time.Time.Compare)
+	for _, change := range changes {
+		var next time.Time // zero after the last change: no limit
+		if i := slices.IndexFunc(sorted, change.Before); i >= 0 {
+			next = sorted[i]
+		}
+		duration := NoWrite
+		if write, ok := h.LastWrite(change, next); ok {
+			duration = write.End().Sub(change)
+		}
+		durations = append(durations, duration)
+	}
+	return durations
+}

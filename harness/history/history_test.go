@@ -1,0 +1,169 @@
+package history_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/history"
+)
+
+func TestRead(t *testing.T) {
+	const request = `{"request":{"id":1,"start":"2026-01-02T15:00:00Z","verb":"get","uri":"/"}}`
+	const event = `{"event":{"watch":1,"time":"2026-01-02T15:00:01Z","type":"ADDED","resource":"pods","bytes":7}}`
+	for name, c := range map[string]struct {
+		text             string
+		requests, events int
+		err              string
+	}{
+		"empty":                      {"", 0, 0, ""},
+		"both kinds":                 {request + "\n" + event + "\n", 1, 1, ""},
+		"no newline at the end":      {request + "\n" + event, 1, 1, ""},
+		"empty lines":                {"\n" + request + "\n\n", 1, 0, ""},
+		"cut off at the end":         {request + "\n" + event[:20], 1, 0, ""},
+		"cut off in the middle":      {event[:20] + "\n" + request + "\n", 0, 0, "line 1: it is not a record"},
+		"cut off, but with its end":  {request + "\n" + event[:20] + "\n", 0, 0, "line 2: it is not a record"},
+		"neither":                    {request + "\n{}\n", 0, 0, "line 2: it is not a record: it must have either"},
+		"both at once":               {request[:len(request)-1] + "," + event[1:] + "\n", 0, 0, "line 1: it is not a record: it must have either"},
+		"fields of a later recorder": {`{"request":{"id":1,"start":"2026-01-02T15:00:00Z","verb":"get","uri":"/","color":"red"}}` + "\n", 1, 0, ""},
+		"a long line":                {strings.Replace(request, `"/"`, `"/`+strings.Repeat("x", 1<<20)+`"`, 1) + "\n", 1, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, err := history.Read(strings.NewReader(c.text))
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Len(t, h.Requests, c.requests)
+			require.Len(t, h.Events, c.events)
+		})
+	}
+}
+
+// Whatever byte the recorder was killed at, what was written before is read.
+func TestReadCutAnywhere(t *testing.T) {
+	text := strings.TrimSpace(recording) + "\n"
+	for end := range len(text) {
+		h, err := history.Read(strings.NewReader(text[:end]))
+		require.NoError(t, err, "after %d bytes", end)
+		lines := strings.Count(text[:end], "\n")
+		require.GreaterOrEqual(t, len(h.Requests)+len(h.Events), min(lines, 8), "after %d bytes", end)
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "recording")
+	require.NoError(t, os.WriteFile(path, []byte("no\n"), 0o600))
+	_, err := history.ReadFile(path)
+	require.ErrorContains(t, err, "read the recording "+path+": line 1: ")
+}
+
+func TestRequestSurvivesJSON(t *testing.T) {
+	full := history.Request{
+		ID: 1, Start: time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC), Duration: 1234567 * time.Nanosecond,
+		Who: "who", Agent: "agent", Verb: "verb", Group: "group", Version: "version", Resource: "resource",
+		Subresource: "sub", Namespace: "ns", Name: "name", URI: "/a?b=c&d=<e>", Status: 200, Error: "error", Open: true,
+		Sent: 1, Received: 2, RVBefore: "3", RVAfter: "4", UID: "uid", NoOp: true, DryRun: true, Fault: "fault",
+	}
+	for _, want := range []history.Request{full, {ID: 2, Start: full.Start}} {
+		var line bytes.Buffer
+		require.NoError(t, history.Write(&line, history.Record{Request: &want}))
+		require.Equal(t, 1, strings.Count(line.String(), "\n"))
+		var got history.Record
+		require.NoError(t, json.Unmarshal(line.Bytes(), &got))
+		require.Equal(t, want, *got.Request)
+		require.Nil(t, got.Event)
+	}
+}
+
+func request(id int64, verb string, start, end int) history.Record {
+	return history.Record{Request: &history.Request{ID: id, Verb: verb, Resource: "pods", Status: 200,
+		Start: at(start), Duration: at(end).Sub(at(start))}}
+}
+
+func TestRequestsAreSortedByStart(t *testing.T) {
+	// The order of a recording is that of the ends.
+	h := history.Of(request(2, "list", 2, 3), request(1, "list", 1, 4), request(3, "get", 2, 5))
+	var ids []int64
+	for _, r := range h.Requests {
+		ids = append(ids, r.ID)
+	}
+	require.Equal(t, []int64{1, 2, 3}, ids)
+}
+
+func TestTimeToLastWrite(t *testing.T) {
+	// The write that ends last is not the one that starts last; it ends after the next change.
+	h := history.Of(request(1, "delete", 1, 9), request(2, "create", 2, 3), request(3, "list", 4, 30),
+		request(4, "patch", 5, 6), request(5, "watch", 6, 40))
+	times := func(seconds ...int) []time.Time {
+		var times []time.Time
+		for _, second := range seconds {
+			times = append(times, at(second))
+		}
+		return times
+	}
+	for name, c := range map[string]struct {
+		changes []time.Time
+		want    []time.Duration
+	}{
+		"no change":                  {nil, nil},
+		"one":                        {times(0), []time.Duration{9 * time.Second}},
+		"at the moment of a write":   {times(5), []time.Duration{time.Second}},
+		"after all writes":           {times(10), []time.Duration{history.NoWrite}},
+		"each has its own":           {times(0, 5), []time.Duration{9 * time.Second, time.Second}},
+		"in the order given":         {times(5, 0), []time.Duration{time.Second, 9 * time.Second}},
+		"none between two":           {times(3, 4), []time.Duration{history.NoWrite, 2 * time.Second}},
+		"two at once share theirs":   {times(2, 2), []time.Duration{4 * time.Second, 4 * time.Second}},
+		"the last of several counts": {times(2), []time.Duration{4 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, h.TimeToLastWrite(c.changes))
+		})
+	}
+}
+
+func TestBetweenAndWhereTogether(t *testing.T) {
+	h := read()
+	isShop := func(r history.Request) bool { return r.ShortAgent() == "shop" }
+	// The watch began before, so only a part that remembers it can tell whose events these are.
+	oneWay := h.Between(at(5), at(40)).Where(isShop)
+	otherWay := h.Where(isShop).Between(at(5), at(40))
+	require.Len(t, oneWay.Events, 1)
+	require.Equal(t, oneWay.Requests, otherWay.Requests)
+	require.Equal(t, oneWay.Events, otherWay.Events)
+	require.Equal(t, oneWay.Cost(), otherWay.Cost())
+	require.Equal(t, []string{"shop"}, oneWay.Agents())
+	require.Equal(t, 35*time.Second, oneWay.Span())
+
+	require.Equal(t, h.Cost(), h.Between(time.Time{}, time.Time{}).Cost(), "no limits")
+	require.Empty(t, h.Between(at(1), at(5)).Between(at(10), at(20)).Requests)
+	require.Equal(t, 2*time.Second, h.Between(at(1), at(5)).Between(at(3), at(20)).Span())
+}
+
+func TestBill(t *testing.T) {
+	bill := func(h *history.History, o history.BillOptions) string {
+		var text bytes.Buffer
+		require.NoError(t, h.WriteBill(&text, o))
+		return text.String()
+	}
+	const nothing = "VERB    RESOURCE   REQUESTS   NO-OP   FAILED   EVENTS   KB\n" +
+		"total              0          0       0        0        0.0\n"
+	require.Equal(t, nothing, bill(history.Of(), history.BillOptions{}))
+	require.Equal(t, nothing, bill(history.Of(), history.BillOptions{PerMinute: true}))
+
+	err := history.Of(request(1, "get", 1, 1)).WriteBill(&bytes.Buffer{}, history.BillOptions{PerMinute: true})
+	require.ErrorContains(t, err, "too short")
+
+	byAgent := bill(read(), history.BillOptions{ByAgent: true})
+	require.Contains(t, byAgent, "total                                 6 ")
+	for line := range strings.Lines(byAgent) {
+		require.Equal(t, strings.TrimRight(line, " \n")+"\n", line, "no spaces at the end")
+	}
+}

@@ -1,0 +1,291 @@
+// Package history is what was recorded of the requests that reached an API server, and the questions
+// asked of it: how many writes, which of them changed nothing, how long until the last, what it cost.
+//
+// A recording is a file of JSON Lines, written by [example.com/controllers/harness/apiproxy]: each
+// line is a [Record], and a record is either a [Request] or an [Event] of a watch. A request is written
+// when it has ended. A watch may stay open for minutes, so it is written twice, with the same ID: with
+// "open" when its answer begins, and without when it has ended. The last line may be cut off, where the
+// recorder was killed.
+//
+//	{"request":{"id":7,"start":"2026-01-02T15:04:05.1Z","ms":4.2,"agent":"kubectl/v1.37.1 (linux/amd64)","verb":"delete","version":"v1","resource":"pods","ns":"shop","name":"frontend-x","uri":"/api/v1/namespaces/shop/pods/frontend-x","status":200,"sent":82,"received":1204,"rvBefore":"611","rvAfter":"640"}}
+//	{"event":{"watch":3,"time":"2026-01-02T15:04:05.1Z","type":"MODIFIED","resource":"pods","ns":"shop","name":"frontend-x","rv":"640","bytes":1310}}
+//
+// It names objects. It never holds what is in them, nor credentials.
+package history
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Record is one line of a recording: exactly one of the two is set.
+type Record struct {
+	Request *Request `json:"request,omitempty"`
+	Event   *Event   `json:"event,omitempty"`
+}
+
+// Request is a request, and how it was answered.
+type Request struct {
+	ID       int64         `json:"id"` // from 1, in the order in which requests came
+	Start    time.Time     `json:"start"`
+	Duration time.Duration `json:"-"`               // until the answer had been passed on; in JSON "ms", in milliseconds
+	Who      string        `json:"who,omitempty"`   // the user, as far as the recorder could tell
+	Agent    string        `json:"agent,omitempty"` // User-Agent
+
+	// Verb is as in the API server's audit log: get, list, watch, create, update, patch, delete,
+	// deletecollection; for a path that is no resource, the HTTP method in lower case.
+	Verb        string `json:"verb"`
+	Group       string `json:"group,omitempty"`
+	Version     string `json:"version,omitempty"`
+	Resource    string `json:"resource,omitempty"`
+	Subresource string `json:"sub,omitempty"`
+	Namespace   string `json:"ns,omitempty"`
+	Name        string `json:"name,omitempty"`
+	URI         string `json:"uri"` // path and query, without what might be secret
+
+	Status int    `json:"status,omitempty"` // of HTTP; 0: no answer came, or not yet
+	Error  string `json:"error,omitempty"`  // why no answer came, or why it was cut off
+	Open   bool   `json:"open,omitempty"`   // a watch that had not ended
+
+	// Sent and Received are the bytes of the bodies as they travelled, that is, compressed where they
+	// were. Received leaves out the events of a watch, which have their own Bytes.
+	Sent     int64 `json:"sent,omitempty"`
+	Received int64 `json:"received,omitempty"`
+
+	// RVBefore and RVAfter are the object's resourceVersion before and after, where known. RVAfter of a
+	// list is the list's.
+	RVBefore string `json:"rvBefore,omitempty"`
+	RVAfter  string `json:"rvAfter,omitempty"`
+	UID      string `json:"uid,omitempty"` // of the object in the answer, where known
+
+	NoOp   bool   `json:"noop,omitempty"`   // a write that succeeded and left the object at the resourceVersion that it had
+	DryRun bool   `json:"dryRun,omitempty"` // asked for with dryRun, so nothing was meant to change
+	Fault  string `json:"fault,omitempty"`  // what the recorder did to it on purpose; "" for nothing
+}
+
+// Event is an event of a watch, as it was passed on to the client.
+type Event struct {
+	Request         int64     `json:"watch"` // ID of the watch
+	Time            time.Time `json:"time"`
+	Type            string    `json:"type"` // ADDED, MODIFIED, DELETED, BOOKMARK, ERROR
+	Group           string    `json:"group,omitempty"`
+	Resource        string    `json:"resource"`
+	Namespace       string    `json:"ns,omitempty"`
+	Name            string    `json:"name,omitempty"`
+	UID             string    `json:"uid,omitempty"`
+	ResourceVersion string    `json:"rv,omitempty"`
+	// Bytes is its size on the wire. Events that were compressed together share theirs by size.
+	Bytes int `json:"bytes"`
+}
+
+// End is when the request ended; for an open watch, when its answer began.
+func (r Request) End() time.Time { return r.Start.Add(r.Duration) }
+
+// What names the kind of thing that was asked for, as kubectl does: "pods", "pods/status",
+// "deployments.apps". Where it is no resource, it is the path.
+func (r Request) What() string {
+	if r.Resource == "" {
+		path, _, _ := strings.Cut(r.URI, "?")
+		return path
+	}
+	name := qualified(r.Group, r.Resource)
+	if r.Subresource != "" {
+		name += "/" + r.Subresource
+	}
+	return name
+}
+
+// Object names the object as namespace/name, or as much of it as there is.
+func (r Request) Object() string {
+	if r.Group == "" && r.Resource == "namespaces" {
+		return r.Name // a request for a Namespace counts as one in it
+	}
+	return strings.Trim(r.Namespace+"/"+r.Name, "/")
+}
+
+// ShortAgent is the User-Agent up to the first "/": for client-go, the name of the program.
+func (r Request) ShortAgent() string {
+	name, _, _ := strings.Cut(r.Agent, "/")
+	return name
+}
+
+// Failed says whether the request got no answer, or one that says no, or was cut off.
+func (r Request) Failed() bool {
+	return r.Error != "" || r.Status >= http.StatusBadRequest || r.Status == 0 && !r.Open
+}
+
+// IsWrite says whether the request asked for a change of what is stored, whatever came of it. It is
+// false for a dry run, for the questions that are asked with a create (token reviews, access reviews, a
+// ServiceAccount's token), and for what only passes through the API server to a container or a port.
+// Leases and Events are stored, so renewing a lease is a write; leave them out with [History.Where].
+func (r Request) IsWrite() bool {
+	switch r.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+	default:
+		return false
+	}
+	switch r.Group {
+	case "authentication.k8s.io", "authorization.k8s.io":
+		return false
+	}
+	switch r.Subresource {
+	case "token", "exec", "attach", "portforward", "proxy":
+		return false
+	}
+	return !r.DryRun
+}
+
+func qualified(group, resource string) string {
+	if group == "" {
+		return resource
+	}
+	return resource + "." + group
+}
+
+// requestJSON is a Request with its duration in milliseconds.
+type requestJSON struct {
+	*plainRequest
+	Milliseconds float64 `json:"ms,omitempty"`
+}
+
+type plainRequest Request // without methods
+
+// MarshalJSON writes Duration as milliseconds.
+func (r Request) MarshalJSON() ([]byte, error) {
+	r.Start = r.Start.UTC()
+	return marshal(requestJSON{(*plainRequest)(&r), float64(r.Duration) / float64(time.Millisecond)})
+}
+
+// marshal leaves the "&" of URIs readable.
+func marshal(v any) ([]byte, error) {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return line.Bytes(), err
+}
+
+// Write writes a record as a line, with a single call of w.Write.
+func Write(w io.Writer, r Record) error {
+	line, err := marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(line)
+	return err
+}
+
+// UnmarshalJSON is the opposite of MarshalJSON.
+func (r *Request) UnmarshalJSON(data []byte) error {
+	parsed := requestJSON{plainRequest: (*plainRequest)(r)}
+	if err := json.Unmarshal(data, &parsed); err != nil {
+		return err
+	}
+	r.Duration = time.Duration(math.Round(parsed.Milliseconds * float64(time.Millisecond)))
+	return nil
+}
+
+// ReadFile reads a recording. The recorder may still be at work on it.
+func ReadFile(path string) (*History, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the recording: %w", err)
+	}
+	defer file.Close()
+	h, err := Read(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the recording %s: %w", path, err)
+	}
+	return h, nil
+}
+
+// Read reads a recording. A last line that was cut off is left out.
+func Read(r io.Reader) (*History, error) {
+	var records []Record
+	in := bufio.NewReader(r)
+	for number := 1; ; number++ {
+		line, err := in.ReadBytes('\n')
+		isLast := errors.Is(err, io.EOF)
+		if err != nil && !isLast {
+			return nil, err
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			record, err := parse(line)
+			switch {
+			case err == nil:
+				records = append(records, record)
+			case !isLast:
+				return nil, fmt.Errorf("line %d: %w", number, err)
+			}
+		}
+		if isLast {
+			return Of(records...), nil
+		}
+	}
+}
+
+func parse(line []byte) (Record, error) {
+	var record Record
+	if err := json.Unmarshal(line, &record); err != nil {
+		return record, fmt.Errorf("it is not a record: %w", err)
+	}
+	if (record.Request == nil) == (record.Event == nil) {
+		return record, errors.New("it is not a record: it must have either a request or an event")
+	}
+	return record, nil
+}
+
+// Of puts records together. Of several for the same request, the last one counts.
+func Of(records ...Record) *History {
+	h := &History{}
+	at := map[int64]int{}
+	for _, record := range records {
+		if record.Event != nil {
+			h.Events = append(h.Events, *record.Event)
+			continue
+		}
+		if i, ok := at[record.Request.ID]; ok {
+			h.Requests[i] = *record.Request
+			continue
+		}
+		at[record.Request.ID] = len(h.Requests)
+		h.Requests = append(h.Requests, *record.Request)
+	}
+	slices.SortStableFunc(h.Requests, func(a, b Request) int {
+		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID))
+	})
+	slices.SortStableFunc(h.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
+	return h
+}
+
+// Memory keeps records in memory, for tests. The zero value is ready; any number of goroutines may use it.
+type Memory struct {
+	mu      sync.Mutex
+	records []Record
+}
+
+// Record adds a record.
+func (m *Memory) Record(r Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records = append(m.records, r)
+}
+
+// History returns what has been recorded so far.
+func (m *Memory) History() *History {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Of(m.records...)
+}
