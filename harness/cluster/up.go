@@ -67,6 +67,17 @@ func Find(ctx context.Context, dir string, progress io.Writer) (*Cluster, error)
 
 // Down ends the control plane on dir and keeps its state.
 func Down(ctx context.Context, dir string) error {
+	return end(ctx, dir, syscall.SIGTERM)
+}
+
+// Kill ends the control plane on dir as a crash does, without a moment to say goodbye. Its state is kept:
+// [Up] goes on with it, at the same address if that is still free.
+func Kill(ctx context.Context, dir string) error {
+	return end(ctx, dir, syscall.SIGKILL)
+}
+
+// end sends a signal to the control plane on dir until it has ended; one that takes too long is killed.
+func end(ctx context.Context, dir string, signal syscall.Signal) error {
 	if !running(dir) {
 		return ErrNotUp
 	}
@@ -75,7 +86,7 @@ func Down(ctx context.Context, dir string) error {
 		return err
 	}
 	kill := time.Now().Add(3 * time.Second)
-	for signal := syscall.SIGTERM; running(dir); {
+	for running(dir) {
 		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("end the control plane (process %d): %w", pid, err)
 		}

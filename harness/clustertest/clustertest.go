@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/lesson"
 	"example.com/controllers/harness/play"
 )
@@ -43,6 +44,12 @@ func New(t testing.TB) *Env {
 	if err != nil {
 		t.Fatalf("no cluster: %v", err)
 	}
+	return On(t, c)
+}
+
+// On is New on a cluster of the test's own.
+func On(t testing.TB, c *cluster.Cluster) *Env {
+	t.Helper()
 	client, err := c.Client()
 	if err != nil {
 		t.Fatal(err)
@@ -186,8 +193,15 @@ func PlayLesson(t testing.TB, dir string) {
 	if err := stage.Open(ctx); err != nil {
 		t.Fatal(err)
 	}
+	root, err := cluster.Root(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stage.Workshop, err = gobuild.Build(ctx, gobuild.Workshop(filepath.Join(root, "harness")), os.Stderr); err != nil {
+		t.Fatal(err)
+	}
 	var screen bytes.Buffer
-	if _, err := stage.Play(ctx, play.Player{Out: &screen}); err != nil {
+	if _, _, err := stage.Play(ctx, play.Player{Out: &screen}); err != nil {
 		t.Fatalf("%v\n\nthe page as it was played:\n%s", err, screen.String())
 	}
 }

@@ -25,9 +25,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/play"
 )
 
@@ -95,6 +96,9 @@ type Stage struct {
 	Namespace string
 	// Outside names what the lesson's manifests make outside of the namespace: "ClusterRole naive-loop".
 	Outside []string
+
+	// Workshop is the path of the workshop's command, which pages may use; "" if there is none.
+	Workshop string
 
 	client  kubernetes.Interface
 	scratch string
@@ -176,30 +180,39 @@ func (s *Stage) Clean(ctx context.Context) error {
 	return errors.Join(err, gone)
 }
 
-// Play plays the lesson's page. The player's Env and Scratch are set here.
-func (s *Stage) Play(ctx context.Context, player play.Player) (play.Result, error) {
+// Play plays the lesson's page, and returns what was asked of the API server meanwhile. The player's Env
+// and Scratch are set here.
+func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Result, asked *history.History, err error) {
 	page, err := play.Read(filepath.Join(s.Lesson.Dir, "README.md"))
 	if err != nil {
-		return play.Result{}, err
+		return play.Result{}, nil, err
 	}
+	upstream, err := s.Cluster.Config()
+	if err != nil {
+		return play.Result{}, nil, err
+	}
+	var recording history.Memory
+	proxy, err := apiproxy.Start(context.WithoutCancel(ctx), apiproxy.Options{Upstream: upstream, Record: recording.Record})
+	if err != nil {
+		return play.Result{}, nil, fmt.Errorf("record what is asked of %s: %w", s.Cluster.Name, err)
+	}
+	defer func() { err = errors.Join(err, proxy.Stop()) }()
 	here := *s.Cluster
 	here.Kubeconfig = filepath.Join(s.scratch, s.Namespace+".kubeconfig")
-	if err := withNamespace(s.Cluster.Kubeconfig, here.Kubeconfig, s.Namespace); err != nil {
-		return play.Result{}, err
+	if err := cluster.WriteKubeconfig(here.Kubeconfig, proxy.Config(), s.Namespace); err != nil {
+		return play.Result{}, nil, err
 	}
 	player.Scratch = s.scratch
 	player.Env = append(here.Env(s.scratch), player.Env...)
-	return player.Play(ctx, page)
-}
-
-// withNamespace copies a kubeconfig and gives its current context a namespace.
-func withNamespace(from, to, namespace string) error {
-	config, err := clientcmd.LoadFromFile(from)
-	if err != nil {
-		return fmt.Errorf("read kubeconfig %s: %w", from, err)
+	if s.Workshop != "" {
+		path := []string{filepath.Dir(s.Workshop), os.Getenv("PATH")}
+		if here.Kubectl != "" {
+			path = append([]string{here.Kubectl}, path...)
+		}
+		player.Env = append(player.Env, "PATH="+strings.Join(path, string(os.PathListSeparator)))
 	}
-	config.Contexts[config.CurrentContext].Namespace = namespace
-	return clientcmd.WriteToFile(*config, to)
+	result, err = player.Play(ctx, page)
+	return result, recording.History(), err
 }
 
 // kubectl runs kubectl in the lesson's directory and returns its output.

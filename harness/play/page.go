@@ -21,12 +21,15 @@
 //     between them. A command in the background that ends by itself fails the page.
 //
 // A code block whose info string is a language and a file name ("go controller.go") must stand in
-// that file, word for word; a line that is only "..." stands for lines left out.
+// that file, word for word; a line that is only "..." stands for lines left out. In one whose info string
+// is "diff OLD NEW", lines that start with "+" must stand in NEW, those that start with "-" in OLD, and
+// those that start with a space in both.
 //
 // All else is prose.
 package play
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -109,10 +112,15 @@ func parse(path string, source []byte) (*Page, error) {
 			return ast.WalkSkipChildren, nil
 		}
 		if words[0] != "console" {
-			if len(words) == 2 {
-				if err := quoted(page.Dir(), words[1], lines); err != nil {
-					return ast.WalkStop, fmt.Errorf("%s:%d: %w", path, lineOf(source, block.Info.Segment.Start), err)
-				}
+			var err error
+			switch {
+			case len(words) == 2:
+				err = quoted(page.Dir(), words[1], lines)
+			case len(words) == 3 && words[0] == "diff":
+				err = errors.Join(quoted(page.Dir(), words[1], side(lines, "-")), quoted(page.Dir(), words[2], side(lines, "+")))
+			}
+			if err != nil {
+				return ast.WalkStop, fmt.Errorf("%s:%d: %w", path, lineOf(source, block.Info.Segment.Start), err)
 			}
 			return ast.WalkSkipChildren, nil
 		}
@@ -184,6 +192,18 @@ func parseSteps(lines []string, first int) ([]Step, error) {
 		steps[i].Command = command
 	}
 	return steps, nil
+}
+
+// side returns one side of a diff: the lines that start with sign, and those that both sides have.
+func side(diff []string, sign string) []string {
+	var lines []string
+	for _, line := range diff {
+		text, ours := strings.CutPrefix(line, sign)
+		if ours || strings.HasPrefix(line, " ") || line == "" || line == anything {
+			lines = append(lines, text)
+		}
+	}
+	return lines
 }
 
 // quoted checks that lines stand in the file, in order and without gaps but those that "..." stands

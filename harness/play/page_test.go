@@ -97,6 +97,26 @@ func TestReadChecksQuotedCode(t *testing.T) {
 	require.ErrorContains(t, err, "README.md:1: the page quotes missing.go")
 }
 
+func TestReadChecksQuotedDiffs(t *testing.T) {
+	quote := func(diff string) error {
+		path := write(t, "'''diff old.go new.go\n"+diff+"\n'''\n")
+		for file, source := range map[string]string{
+			"old.go": "package code\n\nfunc both() {\n\told()\n}\n",
+			"new.go": "package code\n\nimport \"x\"\n\nfunc both() {\n\tnew()\n}\n",
+		} {
+			require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), file), []byte(source), 0o600))
+		}
+		_, err := Read(path)
+		return err
+	}
+	require.NoError(t, quote(" func both() {\n-\told()\n+\tnew()\n }"))
+	require.NoError(t, quote("+import \"x\"\n...\n func both() {\n...\n }"))
+	require.ErrorContains(t, quote("-\tnew()"), "not in old.go")
+	require.ErrorContains(t, quote("+\told()"), "not in new.go")
+	require.ErrorContains(t, quote(" import \"x\""), "not in old.go")
+	require.ErrorContains(t, quote(" func both() {\n }"), "not in old.go", "a gap that is not marked")
+}
+
 func TestJobName(t *testing.T) {
 	for command, want := range map[string]string{
 		"naive-loop":                              "naive-loop",
@@ -104,6 +124,7 @@ func TestJobName(t *testing.T) {
 		"NODE_NAME=x go run ./cmd/naive-loop --x": "naive-loop",
 		"go run -race ./cmd/naive-loop":           "naive-loop",
 		"X=1":                                     "X=1",
+		"workshop proxy --out x":                  "proxy",
 	} {
 		require.Equal(t, want, jobName(command), command)
 	}

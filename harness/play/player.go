@@ -84,7 +84,9 @@ type performance struct {
 	shell  *shell
 	screen *screen
 	jobs   map[string]*job
-	cancel context.CancelCauseFunc // with a jobEndedError when a job ends by itself
+	// started counts the commands in the background, of which several may have the same name.
+	started int
+	cancel  context.CancelCauseFunc // with a jobEndedError when a job ends by itself
 }
 
 func (p *performance) all(ctx context.Context, result *Result) error {
@@ -202,10 +204,8 @@ func (p *performance) startJob(ctx context.Context, command string) error {
 		}
 	}
 	job := &job{name: name, changed: make(chan struct{})}
-	file := fmt.Sprintf("%s-%d", name, len(p.jobs))
-	for p.jobs[file] != nil {
-		file += "x"
-	}
+	p.started++
+	file := fmt.Sprintf("%s-%d", name, p.started)
 	p.jobs[name] = job
 	return p.shell.background(ctx, file, command,
 		func(line string) {
@@ -235,7 +235,7 @@ func (p *performance) stopJobs(ctx context.Context) error {
 
 var assignment = regexp.MustCompile(`^\w+=`)
 
-// jobName names a background command: by its program, or by what "go run" runs.
+// jobName names a background command: by its program, by what "go run" runs, or by the workshop's command.
 func jobName(command string) string {
 	words := strings.Fields(command)
 	for len(words) > 1 && assignment.MatchString(words[0]) {
@@ -247,6 +247,9 @@ func jobName(command string) string {
 				return path.Base(word)
 			}
 		}
+	}
+	if len(words) > 1 && path.Base(words[0]) == "workshop" {
+		return words[1]
 	}
 	return path.Base(words[0])
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,9 +31,11 @@ type shell struct {
 }
 
 // driver reads commands from file 3, and says when each is done and how. Job control gives every
-// background command a process group of its own, so that "kill %1" reaches what it started too.
+// background command a process group of its own, so that "kill %1" reaches what it started too. Between
+// two commands, jobs that have ended are forgotten, as an interactive shell does.
 const driver = `set -m
 while IFS= read -r -d '' __command <&3; do
+	jobs >/dev/null
 	eval "$__command" 3<&- </dev/null
 	printf '\n%s %d\n' "$__mark" $?
 done`
@@ -122,10 +125,12 @@ func (s *shell) run(ctx context.Context, command string, each func(line string))
 	}
 }
 
-// isNotice says whether a line is bash's own word, at a moment of its choice, that a background command
-// was killed. It quotes what background has wrapped around the command.
+// notice begins what bash says, at a moment of its choice, of a background command that was killed.
+var notice = regexp.MustCompile(`^(bash: line \d+: |\[\d+\][+-]? )`)
+
+// isNotice says whether a line is such a word. It quotes what background has wrapped around the command.
 func isNotice(line string) bool {
-	return strings.HasPrefix(line, "bash: line ") && strings.Contains(line, `"$__mark"`)
+	return notice.MatchString(line) && strings.Contains(line, `"$__mark"`)
 }
 
 // background starts a command in the background. Each line of its output goes to each; when all of

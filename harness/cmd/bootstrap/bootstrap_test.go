@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/play"
 )
@@ -41,7 +42,7 @@ func TestSourcesAreAllOfThem(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	for _, name := range strings.Fields(string(out)) {
 		if local, ok := strings.CutPrefix(name, "example.com/controllers/harness/"); ok {
-			require.True(t, slices.Contains(workshop("").Sources, local), "%s is not among the sources", local)
+			require.True(t, slices.Contains(gobuild.Workshop("").Sources, local), "%s is not among the sources", local)
 		}
 	}
 }

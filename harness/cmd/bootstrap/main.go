@@ -16,21 +16,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: bootstrap HARNESS_DIRECTORY [WORKSHOP_ARGUMENT]...")
 		os.Exit(2)
 	}
-	path, err := gobuild.Build(proc.Context(), workshop(os.Args[1]), os.Stderr)
+	path, err := gobuild.Build(proc.Context(), gobuild.Workshop(os.Args[1]), os.Stderr)
 	if err == nil {
 		err = syscall.Exec(path, append([]string{path}, os.Args[2:]...), os.Environ())
 	}
 	fmt.Fprintln(os.Stderr, "workshop:", err)
 	os.Exit(1)
-}
-
-// workshop describes the workshop's command, in the harness in dir.
-func workshop(dir string) gobuild.Program {
-	return gobuild.Program{
-		Name:    "workshop",
-		Dir:     dir,
-		Package: "./cmd/workshop",
-		Sources: []string{"go.mod", "go.sum", "cluster", "cmd/workshop", "gobuild", "guard", "lesson", "machine", "play", "proc"},
-		LDFlags: "-s -w",
-	}
 }

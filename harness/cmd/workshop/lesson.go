@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/lesson"
 	"example.com/controllers/harness/play"
 )
@@ -103,16 +104,41 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if !f.keep && f.cluster != "embedded" {
 		defer func() { err = errors.Join(err, clean(ctx, stage)) }()
 	}
+	if stage.Workshop, err = os.Executable(); err != nil {
+		return err
+	}
 	player := play.Player{Out: os.Stdout}
 	if f.step {
 		player.BeforeCommand = func(ctx context.Context) error { return waitForEnter(ctx, input) }
 	}
-	result, err := stage.Play(ctx, player)
+	result, asked, err := stage.Play(ctx, player)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nLesson %d is over: %d commands, %d lines of output as the page says, %s.\n%s\n",
-		l.Number, result.Commands, result.Checked, result.Duration.Round(time.Second), whatNext(root, l, f))
+	fmt.Printf("\nLesson %d is over: %d commands, %d lines of output as the page says, %s.\n",
+		l.Number, result.Commands, result.Checked, result.Duration.Round(time.Second))
+	if err := writeBill(asked); err != nil {
+		return err
+	}
+	fmt.Printf("\n%s\n", whatNext(root, l, f))
+	return nil
+}
+
+// writeBill says what the programs of a lesson asked the API server for, and sums up what its commands did.
+func writeBill(asked *history.History) error {
+	isTool := func(r history.Request) bool { return r.ShortAgent() == "kubectl" || r.ShortAgent() == "workshop" }
+	fmt.Print("What its programs asked the API server for:\n\n")
+	programs := asked.Where(func(r history.Request) bool { return !isTool(r) })
+	if err := programs.WriteBill(os.Stdout, history.BillOptions{ByAgent: true}); err != nil {
+		return err
+	}
+	var tools history.Cost
+	for _, cost := range asked.Where(isTool).Cost() {
+		tools.Requests += cost.Requests
+		tools.Sent += cost.Sent
+		tools.Received += cost.Received
+	}
+	fmt.Printf("\nkubectl and the workshop itself made %d requests more, %d KB.\n", tools.Requests, (tools.Sent+tools.Received)/1000)
 	return nil
 }
 

@@ -1,5 +1,5 @@
-// Program workshop is the command behind the Makefile: it plays lessons, keeps a cluster, and runs
-// commands with one.
+// Program workshop is the command behind the Makefile: it plays lessons, keeps a cluster, runs commands
+// with one, and records what a controller says to it.
 package main
 
 import (
@@ -25,9 +25,12 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.AddCommand(lessonCommand(), upCommand(), downCommand(), statusCommand(), resetCommand(), envCommand(),
-		nodeCommand(), runCommand())
+		nodeCommand(), runCommand(), proxyCommand(), billCommand(), requestsCommand())
 	err := root.ExecuteContext(ctx)
+	var status exitStatus
 	switch {
+	case errors.As(err, &status):
+		os.Exit(int(status))
 	case ctx.Err() != nil:
 		fmt.Fprintln(os.Stderr, "workshop: interrupted; everything it started has been stopped")
 		if err != nil && !errors.Is(err, proc.ErrInterrupted) && !errors.Is(err, context.Canceled) {
@@ -35,10 +38,6 @@ func main() {
 		}
 		os.Exit(130)
 	case err != nil:
-		var status exitStatus
-		if errors.As(err, &status) {
-			os.Exit(int(status))
-		}
 		fmt.Fprintln(os.Stderr, "workshop:", err)
 		os.Exit(1)
 	}

@@ -1,0 +1,167 @@
+package clustertest
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"example.com/controllers/harness/cluster"
+)
+
+// BuildProgram builds a main package of the module in dir, and returns the path of the binary.
+func BuildProgram(t testing.TB, dir, pkg string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, pkg)
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	}
+	return path
+}
+
+// Refusal is a misuse of a program, and what it must say to that.
+type Refusal struct {
+	Args []string
+	Want string // is part of what it writes to standard error
+}
+
+// RequireRefusals runs the program with each of these, and with the kubeconfigs that go wrong for every
+// controller. It must say what is wrong and exit with status 1, or 2 if it is a flag that it does not know.
+func RequireRefusals(t *testing.T, program string, refusals map[string]Refusal) {
+	t.Helper()
+	dir := t.TempDir()
+	broken, unreachable := filepath.Join(dir, "broken"), filepath.Join(dir, "unreachable")
+	if err := os.WriteFile(broken, []byte("clusters: 7"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.WriteKubeconfig(unreachable, &rest.Config{Host: "https://127.0.0.1:1"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]Refusal{
+		"no kubeconfig":     {[]string{"--namespace=x"}, "not in a Pod, and no --kubeconfig or KUBECONFIG"},
+		"a missing file":    {[]string{"--namespace=x", "--kubeconfig=/nowhere"}, "read kubeconfig /nowhere"},
+		"a broken file":     {[]string{"--namespace=x", "--kubeconfig=" + broken}, "read kubeconfig " + broken},
+		"no cluster":        {[]string{"--namespace=x", "--kubeconfig=" + unreachable}, "the API server at https://127.0.0.1:1 does not answer"},
+		"a flag of another": {[]string{"--no-such-flag"}, "flag provided but not defined: -no-such-flag"},
+	}
+	maps.Copy(all, refusals)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), program, all[name].Args...)
+			cmd.Env = []string{"HOME=" + t.TempDir()}
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			err := cmd.Run()
+			if code := cmd.ProcessState.ExitCode(); code != 1 && code != 2 {
+				t.Errorf("it ended with status %d (%v); it must be 1", code, err)
+			}
+			if !strings.Contains(stderr.String(), all[name].Want) {
+				t.Errorf("it must say %q on standard error; it says:\n%s", all[name].Want, stderr.String())
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("it must not say anything on standard output; it says:\n%s", stdout.String())
+			}
+		})
+	}
+}
+
+// Running is a program that has been started.
+type Running struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // of its end, once done
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// StartProgram starts a program. It is killed at the end of the test, if it has not ended.
+func StartProgram(t testing.TB, program string, args ...string) *Running {
+	t.Helper()
+	r := &Running{t: t, cmd: exec.Command(program, args...), done: make(chan struct{})}
+	r.cmd.Stdout, r.cmd.Stderr = r, r
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(r.done)
+		r.err = r.cmd.Wait()
+	}()
+	t.Cleanup(r.Kill)
+	return r
+}
+
+// Write takes what the program prints.
+func (r *Running) Write(text []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.Write(text)
+}
+
+// Log returns what the program has printed so far.
+func (r *Running) Log() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.String()
+}
+
+// AwaitLog waits until the program has printed a text.
+func (r *Running) AwaitLog(text string) {
+	r.t.Helper()
+	for deadline := time.Now().Add(hangs); !strings.Contains(r.Log(), text); time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-r.done:
+			if !strings.Contains(r.Log(), text) {
+				r.t.Fatalf("%s ended (%v) without saying %q:\n%s", r.cmd.Path, r.err, text, r.Log())
+			}
+		default:
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s does not say %q:\n%s", r.cmd.Path, text, r.Log())
+		}
+	}
+}
+
+// Signal sends the program a signal.
+func (r *Running) Signal(signal syscall.Signal) {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(signal); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// Done is closed when the program has ended.
+func (r *Running) Done() <-chan struct{} { return r.done }
+
+// Kill ends the program at once, as kill -9 does.
+func (r *Running) Kill() {
+	_ = r.cmd.Process.Kill() // it may have ended
+	<-r.done
+}
+
+// Wait waits for the end of the program, and returns an error if its status is not 0.
+func (r *Running) Wait() error {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), hangs)
+	defer cancel()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		r.t.Fatalf("%s does not end:\n%s", r.cmd.Path, r.Log())
+		return nil
+	}
+}

@@ -1,0 +1,12 @@
+package gobuild
+
+// Workshop describes the workshop's command, in the harness in dir.
+func Workshop(dir string) Program {
+	return Program{
+		Name:    "workshop",
+		Dir:     dir,
+		Package: "./cmd/workshop",
+		Sources: []string{"go.mod", "go.sum", "apiproxy", "cluster", "cmd/workshop", "gobuild", "guard", "history", "lesson", "machine", "play", "proc"},
+		LDFlags: "-s -w",
+	}
+}
