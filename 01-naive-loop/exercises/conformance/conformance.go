@@ -1,50 +1,73 @@
-// Package conformance says what a controller that does the job of lesson 1 must do, whatever it is
-// made of. It runs one against a real API server, with the rights of the lesson's manifests.
+// Package conformance says what a controller must do that has the job of lessons 1 to 3, whatever it is
+// made of: replace the Pods of the frontend when their config changes. It runs one against a real API
+// server, with the rights of its lesson's manifests, and looks at its requests on the wire.
 package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/clustertest"
+	"example.com/controllers/harness/history"
 )
 
-// Start runs a controller in a namespace until ctx ends, and returns when it has stopped.
-type Start func(ctx context.Context, config *rest.Config, namespace string)
+// Subject is what the suite is run against.
+type Subject struct {
+	Manifests string // directory of the kustomization, from the test's directory
+	Account   string // name of the ServiceAccount in it
+	Frontend  string // file with the ConfigMap and the Deployment
 
-// Files are the lesson's files that the suite needs, as paths from the test's directory.
-type Files struct {
-	Manifests string // the kustomization with the ServiceAccount naive-loop
-	Frontend  string // the ConfigMap and the Deployment
+	// Start runs the controller in a namespace until ctx ends, and returns when it has stopped.
+	Start func(ctx context.Context, config *rest.Config, namespace string)
+
+	// Fails names the tests that it is known to fail, because its page says so. It must fail them.
+	Fails []string
+}
+
+// tests are what a controller must do. They return an error that says in a sentence what it did not.
+var tests = map[string]func(*scene) error{
+	"replaces the Pods when the config changes":     replacesPods,
+	"acts on a change made while it was down":       actsAfterDowntime,
+	"leaves a Pod alone that started afterwards":    leavesNewPodAlone,
+	"touches nothing but its frontend":              touchesNothingElse,
+	"does nothing when there is no config":          doesNothingWithoutConfig,
+	"writes nothing at rest":                        writesNothingAtRest,
+	"replaces each Pod once, however often changed": replacesOnce,
+	"tries again when a deletion is refused":        triesAgain,
 }
 
 // Run runs the suite. Each test has a namespace, a frontend and a controller of its own.
-func Run(t *testing.T, files Files, start Start) {
-	tests := map[string]func(*scene){
-		"replaces the Pods when the config changes":     replacesPods,
-		"acts on a change made while it was down":       actsAfterDowntime,
-		"leaves a Pod alone that started afterwards":    leavesNewPodAlone,
-		"touches nothing but its frontend":              touchesNothingElse,
-		"does nothing when there is no config":          doesNothingWithoutConfig,
-		"writes nothing at rest":                        writesNothingAtRest,
-		"replaces each Pod once, however often changed": replacesOnce,
+func Run(t *testing.T, subject Subject) {
+	for _, name := range subject.Fails {
+		if tests[name] == nil {
+			t.Errorf("there is no test %q that could fail", name)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tests[name](newScene(t, files, start))
+			known := slices.Contains(subject.Fails, name)
+			switch err := tests[name](newScene(t, subject, known)); {
+			case err != nil && !known:
+				t.Error(err)
+			case err == nil && known:
+				t.Error("its page says that it fails this, but it did not")
+			case err != nil:
+				t.Log("as its page says:", err)
+			}
 		})
 	}
 }
@@ -52,15 +75,20 @@ func Run(t *testing.T, files Files, start Start) {
 // scene is a namespace with a frontend of three Pods, and a controller that can be started in it.
 type scene struct {
 	*clustertest.Env
-	t     *testing.T
-	start Start
-	wire  *wire
+	Subject
+	t        *testing.T
+	wire     *history.Memory
+	faults   []apiproxy.Fault
+	patience time.Duration // after which a change counts as lost
 }
 
-func newScene(t *testing.T, files Files, start Start) *scene {
-	s := &scene{Env: clustertest.New(t), t: t, start: start, wire: &wire{}}
-	s.Install(files.Manifests)
-	s.Kubectl("apply", "-f", files.Frontend)
+func newScene(t *testing.T, subject Subject, known bool) *scene {
+	s := &scene{Env: clustertest.New(t), Subject: subject, t: t, wire: &history.Memory{}, patience: 2 * time.Minute}
+	if known {
+		s.patience = 5 * time.Second // it is no surprise, so there is no need to wait for a slow machine
+	}
+	s.Install(subject.Manifests)
+	s.Kubectl("apply", "-f", subject.Frontend)
 	s.Kubectl("rollout", "status", "deployment/frontend")
 
 	// A Pod of the same second as its config may be replaced once. Begin with Pods of a later one.
@@ -76,24 +104,32 @@ func newScene(t *testing.T, files Files, start Start) *scene {
 	return s
 }
 
-// run starts the controller as its ServiceAccount and returns what stops it. It is stopped at the end
-// of the test at the latest.
+// run starts the controller as its ServiceAccount, behind a proxy, and returns what stops it. It is
+// stopped at the end of the test at the latest.
 func (s *scene) run() (stop func()) {
 	s.t.Helper()
-	config, err := s.ServiceAccountConfig(s.t.Context(), s.Namespace, "naive-loop")
+	upstream, err := s.ServiceAccountConfig(s.t.Context(), s.Namespace, s.Account)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	config.Wrap(s.wire.wrap)
+	proxy, err := apiproxy.Start(context.Background(), apiproxy.Options{
+		Upstream: upstream, Record: s.wire.Record, Faults: s.faults,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.start(ctx, config, s.Namespace)
+		s.Start(ctx, proxy.Config(), s.Namespace)
 	}()
 	stop = func() {
 		cancel()
 		<-done
+		if err := proxy.Stop(); err != nil {
+			s.t.Error(err)
+		}
 	}
 	s.t.Cleanup(stop)
 	return stop
@@ -122,151 +158,196 @@ func (s *scene) change(greeting string) {
 }
 
 // replaced waits until none of the old Pods is left and three others are there.
-func (s *scene) replaced(old map[types.UID]string) {
+func (s *scene) replaced(old map[types.UID]string) error {
 	s.t.Helper()
-	s.Eventually("Pods that are older than their config are replaced", func(context.Context) string {
+	begin := time.Now()
+	var why error
+	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, s.patience, true, func(context.Context) (bool, error) {
 		now := s.pods("frontend")
 		for uid, name := range old {
 			if now[uid] != "" {
-				return fmt.Sprintf("change lost: Pod %s still runs the old config", name)
+				why = fmt.Errorf("change lost: Pod %s still runs the old config %s after it was edited", name, time.Since(begin).Round(time.Second))
+				return false, nil
 			}
 		}
 		if len(now) != 3 {
-			return fmt.Sprintf("there are %d Pods instead of 3", len(now))
+			why = fmt.Errorf("there are %d Pods instead of 3", len(now))
+			return false, nil
 		}
-		return ""
+		return true, nil
 	})
+	if err != nil {
+		return why
+	}
+	return nil
 }
 
-// settle waits until the controller has looked at the world three more times. One that does not ask
-// any more, because it is told, has nothing to look at; then it is enough that it was quiet.
+// settle waits until the controller must have seen how the world is now: until the wire has delivered news
+// to it that is newer, or it has asked three more times.
 func (s *scene) settle() {
 	s.t.Helper()
-	begin := s.wire.reads.Load()
-	s.Eventually("the controller goes on", func(context.Context) string {
-		if passes := s.wire.reads.Load() - begin; passes < 12 {
-			return fmt.Sprintf("it has asked %d times", passes)
+	begin := time.Now()
+	sentinel, err := s.Client.CoreV1().Pods(s.Namespace).Create(s.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "sentinel-"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "sentinel", Image: "sentinel"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Eventually("the controller sees what is new", func(context.Context) string {
+		seen := s.wire.History()
+		if slices.ContainsFunc(seen.Events, func(e history.Event) bool { return e.Name == sentinel.Name }) {
+			return ""
 		}
-		return ""
+		asked := seen.Between(begin, time.Time{}).Where(func(r history.Request) bool { return r.Verb == "list" && r.Resource == "pods" })
+		if len(asked.Requests) >= 3 {
+			return ""
+		}
+		return fmt.Sprintf("it has asked %d times", len(asked.Requests))
 	})
+	s.Kubectl("delete", "pod", sentinel.Name)
+	// It may still be at work on it. That cannot be seen, so look for what it would do: write.
+	for quiet := time.Now(); time.Since(quiet) < 300*time.Millisecond; time.Sleep(20 * time.Millisecond) {
+		if writes := s.writes(); len(writes) > 0 && writes[len(writes)-1].End().After(quiet) {
+			quiet = writes[len(writes)-1].End()
+		}
+	}
 }
 
-func replacesPods(s *scene) {
+// inStep waits until a controller that was just started has asked for Pods and for the config.
+func (s *scene) inStep() {
+	s.t.Helper()
+	s.Eventually("the controller begins", func(context.Context) string {
+		asked := map[string]bool{}
+		for _, request := range s.wire.History().Requests {
+			if request.Status == 200 {
+				asked[request.Resource] = true
+			}
+		}
+		if asked["pods"] && asked["configmaps"] {
+			return ""
+		}
+		return fmt.Sprintf("it has asked for %v", slices.Sorted(maps.Keys(asked)))
+	})
+	s.settle()
+}
+
+// writes returns what the controller has written, but for Events.
+func (s *scene) writes() []history.Request {
+	return s.wire.History().Where(func(r history.Request) bool { return r.Resource != "events" }).Writes()
+}
+
+func describe(writes []history.Request) string {
+	var lines []string
+	for _, write := range writes {
+		lines = append(lines, fmt.Sprintf("%s %s %s: %d", write.Verb, write.What(), write.Object(), write.Status))
+	}
+	return strings.Join(lines, ", ")
+}
+
+func replacesPods(s *scene) error {
 	s.run()
+	s.inStep()
 	old := s.pods("frontend")
 	s.change("good morning")
-	s.replaced(old)
+	return s.replaced(old)
 }
 
-func actsAfterDowntime(s *scene) {
+func actsAfterDowntime(s *scene) error {
 	stop := s.run()
-	s.settle()
+	s.inStep()
 	stop()
 	old := s.pods("frontend")
 	s.change("good morning")
 	s.run()
-	s.replaced(old)
+	return s.replaced(old)
 }
 
-func leavesNewPodAlone(s *scene) {
-	s.run()
-	old := s.pods("frontend")
-	s.change("good morning")
-	s.replaced(old)
+func leavesNewPodAlone(s *scene) error {
+	if err := replacesPods(s); err != nil {
+		return err
+	}
 	s.Kubectl("scale", "deployment/frontend", "--replicas=4")
 	s.Kubectl("rollout", "status", "deployment/frontend")
 	before := s.pods("frontend")
 	s.settle()
 	if after := s.pods("frontend"); !maps.Equal(before, after) {
-		s.t.Errorf("Pods that started after the change were replaced: %v, now %v", before, after)
+		return fmt.Errorf("Pods that started after the change were replaced: %v, now %v", before, after)
 	}
+	return nil
 }
 
-func touchesNothingElse(s *scene) {
+func touchesNothingElse(s *scene) error {
 	s.Kubectl("create", "deployment", "backend", "--image=backend", "--replicas=2")
 	s.Kubectl("rollout", "status", "deployment/backend")
 	elsewhere := clustertest.New(s.t)
 	elsewhere.Kubectl("run", "frontend", "--image=frontend", "--labels=app=frontend")
 	backend := s.pods("backend")
 
-	s.run()
-	old := s.pods("frontend")
-	s.change("good morning")
-	s.replaced(old)
+	if err := replacesPods(s); err != nil {
+		return err
+	}
 	s.settle()
 	if after := s.pods("backend"); !maps.Equal(backend, after) {
-		s.t.Errorf("Pods of another app were replaced: %v, now %v", backend, after)
+		return fmt.Errorf("Pods of another app were replaced: %v, now %v", backend, after)
 	}
 	if out := elsewhere.Kubectl("get", "pods", "--output=name"); strings.TrimSpace(out) != "pod/frontend" {
-		s.t.Errorf("the Pod of another namespace is gone; there is %q", out)
+		return fmt.Errorf("the Pod of another namespace is gone; there is %q", out)
 	}
+	return nil
 }
 
-func doesNothingWithoutConfig(s *scene) {
+func doesNothingWithoutConfig(s *scene) error {
 	s.Kubectl("delete", "configmap", "frontend-config")
 	before := s.pods("frontend")
 	s.run()
 	s.settle()
 	if after := s.pods("frontend"); !maps.Equal(before, after) {
-		s.t.Errorf("Pods were replaced although there is no config: %v, now %v", before, after)
+		return fmt.Errorf("Pods were replaced although there is no config: %v, now %v", before, after)
 	}
+	return nil
 }
 
-func writesNothingAtRest(s *scene) {
-	s.run()
+func writesNothingAtRest(s *scene) error {
 	old := s.pods("frontend")
-	s.change("good morning")
-	s.replaced(old)
+	if err := replacesPods(s); err != nil {
+		return err
+	}
 	s.settle()
-	writes := s.wire.writes()
+	writes := s.writes()
 	if len(writes) != len(old) {
-		s.t.Errorf("%d writes to replace %d Pods: %v", len(writes), len(old), writes)
+		return fmt.Errorf("%d writes to replace %d Pods: %s", len(writes), len(old), describe(writes))
 	}
 	s.settle()
-	if more := s.wire.writes(); len(more) > len(writes) {
-		s.t.Errorf("writes at rest: %v", more[len(writes):])
+	if more := s.writes(); len(more) > len(writes) {
+		return fmt.Errorf("writes at rest: %s", describe(more[len(writes):]))
 	}
+	return nil
 }
 
-func replacesOnce(s *scene) {
+func replacesOnce(s *scene) error {
 	old := s.pods("frontend")
 	for i := range 20 {
 		s.change(fmt.Sprint("greeting ", i))
 	}
 	s.run()
-	s.replaced(old)
-	s.settle()
-	if writes := s.wire.writes(); len(writes) != len(old) {
-		s.t.Errorf("20 changes at once took %d writes to replace %d Pods: %v", len(writes), len(old), writes)
+	if err := s.replaced(old); err != nil {
+		return err
 	}
+	s.settle()
+	if writes := s.writes(); len(writes) != len(old) {
+		return fmt.Errorf("20 changes at once took %d writes to replace %d Pods: %s", len(writes), len(old), describe(writes))
+	}
+	return nil
 }
 
-// wire sees the requests of a controller.
-type wire struct {
-	reads   atomic.Int64
-	mu      sync.Mutex
-	written []string
+func triesAgain(s *scene) error {
+	s.faults = []apiproxy.Fault{{Verb: "delete", Resource: "pods", From: 2, To: 2, Refuse: 500}}
+	if err := replacesPods(s); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(s.writes(), func(r history.Request) bool { return r.Fault != "" }) {
+		return errors.New("no deletion was refused, so nothing was tried again")
+	}
+	return nil
 }
-
-func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if request.Method == http.MethodGet {
-			w.reads.Add(1)
-		} else {
-			w.mu.Lock()
-			w.written = append(w.written, request.Method+" "+request.URL.Path)
-			w.mu.Unlock()
-		}
-		return next.RoundTrip(request)
-	})
-}
-
-func (w *wire) writes() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.written)
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
