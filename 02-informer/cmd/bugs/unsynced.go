@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+)
+
+// unsynced believes a cache that has not been filled yet.
+func unsynced(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
+	lister := factory.Core().V1().Pods().Lister()
+	defer factory.Shutdown()
+	defer cancel()
+
+	factory.StartWithContext(ctx)
+	cached, err := lister.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	fmt.Printf("the lister, at once:      %d Pods\n", len(cached)) // Here a controller would clean up after them.
+
+	live, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("the API server:           %d Pods\n", len(live.Items))
+
+	if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
+		return err
+	}
+	if cached, err = lister.List(labels.Everything()); err != nil {
+		return err
+	}
+	fmt.Printf("the lister, once synced:  %d Pods\n", len(cached))
+	return nil
+}
