@@ -1,0 +1,663 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var errBadDay = apierrors.NewInternalError(errors.New("the API server has a bad day"))
+
+// stale makes Pods of the frontend that are older than their config, and comes back when the second of
+// the change is over.
+func (w *world) stale(names ...string) {
+	w.startPods("frontend", names...)
+	later(time.Minute)
+	w.changeConfig()
+	later(time.Second)
+}
+
+// failing returns a trouble that the first requests meet.
+func failing(times int) func(context.Context, *corev1.Pod) error {
+	var requests atomic.Int64
+	return func(context.Context, *corev1.Pod) error {
+		if requests.Add(1) > int64(times) {
+			return nil
+		}
+		return errBadDay
+	}
+}
+
+// taking returns a trouble with which a request takes time, if nobody gives up on it.
+func taking(d time.Duration) func(context.Context, *corev1.Pod) error {
+	return func(ctx context.Context, _ *corev1.Pod) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+const s = time.Second
+
+func TestReplacesPodsWhenTheConfigChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.changeConfig()
+		w.changeConfigNamed("backend-config")
+		later(time.Minute)
+		w.startPods("frontend", "frontend-1", "frontend-2", "frontend-3")
+		w.startPods("backend", "backend-1")
+		stop := w.run()
+		defer stop()
+
+		later(time.Hour)
+		w.changeConfigNamed("backend-config")
+		later(time.Hour)
+		require.Empty(t, w.deleted(), "before any change")
+
+		w.changeConfig()
+		later(5 * time.Second)
+		require.ElementsMatch(t, []string{"frontend-1", "frontend-2", "frontend-3"}, w.deleted(), "after the change")
+
+		w.startPods("frontend", "frontend-4")
+		later(time.Hour)
+		require.Len(t, w.deleted(), 3, "a Pod that started after the change")
+		require.Empty(t, w.complaints())
+		require.Equal(t, 1, w.looks("backend-1"), "a Pod that the config does not concern")
+	})
+}
+
+func TestReplacesPodsWhenTheConfigIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.startPods("frontend", "frontend-1")
+		stop := w.run()
+		defer stop()
+		later(time.Minute)
+		require.Empty(t, w.deleted(), "there is no config")
+		require.Empty(t, w.complaints(), "there is no config")
+		w.changeConfig()
+		later(time.Minute)
+		require.Equal(t, []string{"frontend-1"}, w.deleted())
+	})
+}
+
+func TestActsOnAChangeMadeWhileItWasDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.changeConfig()
+		later(time.Minute)
+		w.startPods("frontend", "frontend-1")
+		stop := w.run()
+		later(time.Minute)
+		stop()
+
+		w.changeConfig()
+		later(time.Minute)
+		w.startPods("frontend", "frontend-2")
+		require.Empty(t, w.deleted(), "while it is down")
+
+		stop = w.run()
+		defer stop()
+		later(time.Minute)
+		require.Equal(t, []string{"frontend-1"}, w.deleted(), "after it has come back")
+	})
+}
+
+func TestFindsOutWhatTheWatchesMissed(t *testing.T) {
+	tests := map[string]struct {
+		happens func(w *world)
+		want    []string
+	}{
+		"a change of the config": {func(w *world) {
+			w.breakWatch("configmaps")
+			w.changeConfig()
+		}, []string{"frontend-1"}},
+		"a Pod that read the config before it changed": {func(w *world) {
+			w.breakWatch("pods")
+			w.startPods("frontend", "frontend-2")
+			w.changeConfig()
+		}, []string{"frontend-1", "frontend-2"}},
+		"both": {func(w *world) {
+			w.breakWatch("pods")
+			w.breakWatch("configmaps")
+			w.startPods("frontend", "frontend-2")
+			w.changeConfig()
+		}, []string{"frontend-1", "frontend-2"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.changeConfig()
+				later(time.Minute)
+				w.startPods("frontend", "frontend-1")
+				stop := w.run()
+				defer stop()
+				later(time.Minute)
+				test.happens(w)
+				later(time.Hour)
+				require.ElementsMatch(t, test.want, w.deleted())
+			})
+		})
+	}
+}
+
+func TestWaitsUntilTheSecondOfTheChangeIsOver(t *testing.T) {
+	for name, up := range map[string]bool{"it is told": true, "it starts within that second": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.startPods("frontend", "frontend-1", "frontend-2")
+				if up {
+					stop := w.run()
+					defer stop()
+				}
+				later(time.Minute)
+				begin := time.Now()
+				later(300 * time.Millisecond)
+				w.changeConfig()
+				if !up {
+					stop := w.run()
+					defer stop()
+				}
+				later(time.Minute)
+				require.Equal(t, []time.Duration{s, s}, w.requestsSince(begin))
+			})
+		})
+	}
+}
+
+func TestTriesAgainLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stop := w.run()
+		defer stop()
+
+		w.trouble = failing(7)
+		w.stale("frontend-1")
+		begin := time.Now()
+		later(time.Hour)
+		require.Equal(t, []time.Duration{0, s, 3 * s, 7 * s, 15 * s, 25 * s, 35 * s, 45 * s}, w.requestsSince(begin))
+		var complaints []string
+		for failures := range 7 {
+			complaints = append(complaints, fmt.Sprintf("Failed, will try again pod=shop/frontend-1 failures=%d: delete Pod shop/frontend-1: %v",
+				failures+1, errBadDay))
+		}
+		require.Equal(t, complaints, w.complaints())
+
+		// The next Pod of that name is none the worse for it.
+		w.trouble = failing(2)
+		w.stale("frontend-1")
+		begin = time.Now()
+		later(time.Hour)
+		require.Equal(t, []time.Duration{0, s, 3 * s}, w.requestsSince(begin))
+	})
+}
+
+func TestNeverGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.options.Backoff, w.options.MaxBackoff = 100*time.Millisecond, time.Minute
+		recovery := time.Now().Add(24 * time.Hour)
+		w.trouble = func(context.Context, *corev1.Pod) error {
+			if time.Now().Before(recovery) {
+				return errBadDay
+			}
+			return nil
+		}
+		stop := w.run()
+		defer stop()
+		w.stale("frontend-1")
+		later(24*time.Hour + 2*time.Minute)
+		last := w.requestsSince(recovery)
+		require.Len(t, last, 1)
+		require.LessOrEqual(t, last[0], time.Minute)
+		_, err := w.pod("frontend-1")
+		require.True(t, apierrors.IsNotFound(err), "%v", err)
+	})
+}
+
+func TestOnePodThatCannotBeDeletedDoesNotHoldUpTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.options.Workers = 1
+		w.trouble = func(_ context.Context, pod *corev1.Pod) error {
+			if pod.Name == "frontend-2" {
+				return errBadDay
+			}
+			return nil
+		}
+		stop := w.run()
+		defer stop()
+		w.stale("frontend-1", "frontend-2", "frontend-3")
+		begin := time.Now()
+		later(s / 2)
+		require.ElementsMatch(t, []string{"frontend-1", "frontend-2", "frontend-3"}, w.deleted())
+		require.Equal(t, []time.Duration{0, 0, 0}, w.requestsSince(begin))
+	})
+}
+
+func TestAPodThatIsGoneIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.trouble = func(_ context.Context, pod *corev1.Pod) error {
+			return apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
+		}
+		stop := w.run()
+		defer stop()
+		w.stale("frontend-1")
+		later(time.Hour)
+		require.Equal(t, []string{"frontend-1"}, w.deleted())
+		require.Empty(t, w.complaints())
+	})
+}
+
+func TestAnEventSaysOnceThatAPodIsNotReplaced(t *testing.T) {
+	tests := map[string]struct{ warnAfter, failures, want int }{
+		"one failure too few":     {3, 2, 0},
+		"just enough failures":    {3, 3, 1},
+		"more failures":           {3, 10, 1},
+		"after the first failure": {1, 4, 1},
+		"never":                   {0, 10, 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.options.WarnAfter = test.warnAfter
+				stop := w.run()
+				defer stop()
+				w.trouble = failing(test.failures)
+				w.stale("frontend-1")
+				later(time.Hour)
+				events := w.events()
+				require.Len(t, events, test.want)
+				for _, event := range events {
+					require.Equal(t, corev1.EventTypeWarning, event.Type)
+					require.Equal(t, "NotReplaced", event.Reason)
+					require.Equal(t, "Delete", event.Action)
+					require.Equal(t, "Pod shop/frontend-1 frontend-1",
+						fmt.Sprintf("%s %s/%s %s", event.Regarding.Kind, event.Regarding.Namespace, event.Regarding.Name, event.Regarding.UID))
+					require.Equal(t, fmt.Sprint("Runs an old config: delete Pod shop/frontend-1: ", errBadDay), event.Note)
+					require.Nil(t, event.Series, "said once")
+				}
+			})
+		})
+	}
+}
+
+func (w *world) events() []eventsv1.Event {
+	list, err := w.EventsV1().Events(metav1.NamespaceAll).List(w.t.Context(), metav1.ListOptions{})
+	require.NoError(w.t, err)
+	return list.Items
+}
+
+func TestABurstOfChangesIsLookedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.startPods("frontend", "frontend-1", "frontend-2")
+		stop := w.run()
+		defer stop()
+		later(time.Minute)
+		before := w.looks("frontend-1") + w.looks("frontend-2")
+		begin := time.Now()
+		for range 200 {
+			w.changeConfig()
+			later(s / 2000)
+		}
+		later(10 * time.Second)
+		require.ElementsMatch(t, []string{"frontend-1", "frontend-2"}, w.deleted())
+		require.Equal(t, []time.Duration{s, s}, w.requestsSince(begin))
+		require.LessOrEqual(t, w.looks("frontend-1")+w.looks("frontend-2")-before, 4, "to delete it, and when it is marked")
+	})
+}
+
+func TestWhatChangesWhileTheWorkersAreBusyIsLookedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.options.Workers = 1
+		w.trouble = taking(10 * time.Second)
+		w.startPods("backend", "backend-1")
+		stop := w.run()
+		defer stop()
+		w.stale("frontend-1")
+		before := w.looks("backend-1")
+		for range 200 {
+			w.touch("backend-1")
+			synctest.Wait()
+		}
+		require.Equal(t, before, w.looks("backend-1"), "while the worker is busy")
+		later(time.Minute)
+		require.Equal(t, before+1, w.looks("backend-1"))
+	})
+}
+
+func TestWorkersShareTheWorkButNoPod(t *testing.T) {
+	for _, workers := range []int{1, 2, 3} {
+		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.options.Workers = workers
+				var mu sync.Mutex
+				now, most, mostPods := map[string]int{}, map[string]int{}, 0
+				w.trouble = func(_ context.Context, pod *corev1.Pod) error {
+					mu.Lock()
+					now[pod.Name]++
+					most[pod.Name] = max(most[pod.Name], now[pod.Name])
+					mostPods = max(mostPods, len(now))
+					mu.Unlock()
+					time.Sleep(700 * time.Millisecond)
+					mu.Lock()
+					defer mu.Unlock()
+					if now[pod.Name]--; now[pod.Name] == 0 {
+						delete(now, pod.Name)
+					}
+					return errBadDay // so that there always is something to do
+				}
+				stop := w.run()
+				defer stop()
+				pods := []string{"frontend-1", "frontend-2", "frontend-3", "frontend-4", "frontend-5"}
+				w.stale(pods...)
+				for range 100 {
+					for _, pod := range pods {
+						w.touch(pod)
+					}
+					later(100 * time.Millisecond)
+				}
+				require.Equal(t, pods, slices.Sorted(maps.Keys(most)), "the Pods that it had to do with")
+				for pod, most := range most {
+					require.Equal(t, 1, most, "workers at once on %s", pod)
+				}
+				require.Equal(t, workers, mostPods, "Pods at once")
+			})
+		})
+	}
+}
+
+func TestDoesNotActOnHalfACache(t *testing.T) {
+	for _, resource := range []string{"pods", "configmaps"} {
+		t.Run(resource, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.stale("frontend-1", "frontend-2")
+				w.delay("list", resource, 10*time.Second)
+				stop := w.run()
+				defer stop()
+				later(9 * time.Second)
+				require.Empty(t, w.said("Pod", "In step"))
+				require.Equal(t, http.StatusServiceUnavailable, w.probe(w.controller.Readyz))
+
+				begin := time.Now()
+				later(time.Minute)
+				require.Len(t, w.said("In step"), 1)
+				require.Equal(t, http.StatusOK, w.probe(w.controller.Readyz))
+				require.Equal(t, []time.Duration{s, s}, w.requestsSince(begin))
+			})
+		})
+	}
+}
+
+// probe returns the status code with which a request is answered.
+func (w *world) probe(handler http.HandlerFunc) int {
+	recorder := httptest.NewRecorder()
+	handler(recorder, httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, "/", nil))
+	return recorder.Code
+}
+
+func TestIsReadyWhileItWorksAndHealthyAlways(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.stale("frontend-1")
+		w.delay("list", "pods", 10*time.Second)
+		w.trouble = taking(5 * time.Second)
+		stop := w.run()
+		probe := func(ready int, when string) {
+			t.Helper()
+			require.Equal(t, ready, w.probe(w.controller.Readyz), when)
+			require.Equal(t, http.StatusOK, w.probe(w.controller.Healthz), when)
+		}
+		probe(http.StatusServiceUnavailable, "before it is in step")
+		later(11 * time.Second)
+		probe(http.StatusOK, "in step")
+
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			stop()
+		}()
+		later(time.Second)
+		probe(http.StatusServiceUnavailable, "while it finishes what it is at")
+		<-stopped
+		probe(http.StatusServiceUnavailable, "stopped")
+	})
+}
+
+func TestDeletesAPodOnceHoweverLateTheWatchIs(t *testing.T) {
+	tests := map[string]struct {
+		trustCache bool
+		want       []string
+	}{
+		"it knows what it wrote": {false, []string{"frontend-1"}},
+		"it trusts the cache":    {true, []string{"frontend-1", "frontend-1"}}, // the mistake
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.options.TrustCache = test.trustCache
+				w.startPods("frontend", "frontend-1")
+				w.lag["pods"] = 10 * time.Second
+				stop := w.run()
+				defer stop()
+				later(time.Minute)
+				w.changeConfig()
+				later(2 * time.Second)
+				require.Equal(t, []string{"frontend-1"}, w.deleted())
+
+				w.changeConfig() // The Pod is looked at again, and the cache does not know yet that it is ending.
+				later(5 * time.Second)
+				require.Equal(t, test.want, w.deleted())
+				later(time.Hour)
+				require.Equal(t, test.want, w.deleted())
+				require.Empty(t, w.complaints())
+				require.Len(t, w.said("Pod is gone"), 1)
+			})
+		})
+	}
+}
+
+func TestLooksAgainWhenItsOwnWriteHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.startPods("frontend", "frontend-0")
+		w.lag["pods"] = 10 * time.Second
+		stop := w.run()
+		defer stop()
+		later(time.Minute)
+		w.changeConfig()
+		later(2 * time.Second)
+		require.Equal(t, []string{"frontend-0"}, w.deleted())
+
+		// Before we hear of its end, there is another Pod of that name, and it is stale, too.
+		old, err := w.pod("frontend-0")
+		require.NoError(t, err)
+		w.remove(old)
+		new := old.DeepCopy()
+		new.UID, new.DeletionTimestamp, new.CreationTimestamp = "another frontend-0", nil, thisSecond()
+		w.write(new)
+		later(time.Second)
+		w.changeConfig()
+		later(5 * time.Second)
+		require.Equal(t, []string{"frontend-0"}, w.deleted())
+		later(time.Minute)
+		require.Equal(t, []string{"frontend-0", "another frontend-0"}, w.deleted())
+		require.Empty(t, w.complaints())
+	})
+}
+
+// unseenWrites counts the Pods of which the controller believes that its cache is out of date.
+func (w *world) unseenWrites() int {
+	w.controller.ownWrites.mu.Lock()
+	defer w.controller.ownWrites.mu.Unlock()
+	return len(w.controller.ownWrites.last)
+}
+
+func TestRemembersNoWriteThatItHasSeen(t *testing.T) {
+	tests := map[string]func(w *world){
+		"the watch brings it": func(*world) {},
+		"the watch misses it": func(w *world) { w.breakWatch("pods") },
+	}
+	for name, happens := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.lag["pods"] = time.Second
+				stop := w.run()
+				defer stop()
+				pods := []string{"frontend-1", "frontend-2", "frontend-3"}
+				w.stale(pods...)
+				require.Equal(t, 3, w.unseenWrites())
+				happens(w)
+				for _, name := range pods {
+					pod, err := w.pod(name)
+					require.NoError(t, err)
+					w.remove(pod)
+				}
+				later(20 * time.Second)
+				require.Zero(t, w.unseenWrites())
+				require.Len(t, w.said("Pod is gone"), 3)
+			})
+		})
+	}
+}
+
+func TestFinishesWhatItIsAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.trouble = taking(3 * time.Second)
+		stop := w.run()
+		w.stale("frontend-1")
+		later(time.Second)
+		begin := time.Now()
+		stop()
+		require.Equal(t, 2*time.Second, time.Since(begin))
+		pod, err := w.pod("frontend-1")
+		require.NoError(t, err)
+		require.NotNil(t, pod.DeletionTimestamp, "the request was made")
+		require.Empty(t, w.complaints())
+	})
+}
+
+func TestFinishesWhatIsInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.options.Workers = 2
+		w.trouble = taking(2 * time.Second)
+		stop := w.run()
+		w.stale("frontend-1", "frontend-2", "frontend-3", "frontend-4", "frontend-5")
+		later(time.Second)
+		begin := time.Now()
+		require.Len(t, w.deleted(), 2)
+		stop()
+		require.Len(t, w.deleted(), 5)
+		require.Equal(t, 5*time.Second, time.Since(begin))
+		require.Empty(t, w.complaints())
+		require.Len(t, w.said("Stopped"), 1)
+	})
+}
+
+func TestGivesUpWhenTheTimeOfGraceIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.trouble = taking(time.Hour)
+		stop := w.run()
+		w.stale("frontend-1", "frontend-2", "frontend-3")
+		later(time.Second)
+		begin := time.Now()
+		stop()
+		require.Equal(t, w.options.Grace, time.Since(begin))
+		require.Len(t, w.complaints(), 3)
+		require.Contains(t, w.complaints()[0], context.Canceled.Error())
+	})
+}
+
+func TestStopsAtAnyTime(t *testing.T) {
+	tests := map[string]func(w *world){
+		"it is in step":                  func(*world) {},
+		"the list of Pods fails":         func(w *world) { w.fail("list", "pods", errBadDay) },
+		"the list of configs fails":      func(w *world) { w.fail("list", "configmaps", errBadDay) },
+		"the list of Pods takes long":    func(w *world) { w.delay("list", "pods", time.Hour) },
+		"the list of configs takes long": func(w *world) { w.delay("list", "configmaps", time.Hour) },
+		"it waits to try again":          func(w *world) { w.trouble = failing(100) },
+		"no Event can be written": func(w *world) {
+			w.trouble = failing(100)
+			w.fail("create", "events", errors.New("connection refused"))
+		},
+	}
+	for name, trouble := range tests {
+		for _, after := range []time.Duration{0, 90*time.Second + time.Millisecond} {
+			t.Run(fmt.Sprintf("%s, after %s", name, after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					w.stale("frontend-1", "frontend-2", "frontend-3")
+					trouble(w)
+					stop := w.run()
+					later(after)
+					begin := time.Now()
+					stop()
+					require.Zero(t, time.Since(begin), "it waits for nothing when it is asked to stop")
+					requests := w.deleted()
+					later(time.Hour) // until a list that nobody waits for has ended
+					require.Equal(t, requests, w.deleted())
+				})
+			})
+		}
+	}
+}
+
+func TestStopsWhenItsInformersHaveStopped(t *testing.T) {
+	for _, resource := range []string{"pods", "configmaps"} {
+		t.Run(resource, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.slowToStop(resource, 6*time.Second)
+				stop := w.run()
+				begin := time.Now()
+				stop()
+				require.Equal(t, 6*time.Second, time.Since(begin))
+			})
+		})
+	}
+}
+
+func TestNothingOfItIsLeftWhenItHasStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.trouble = failing(100)
+		w.fail("create", "events", errors.New("connection refused"))
+		stop := w.run()
+		w.stale("frontend-1", "frontend-2", "frontend-3")
+		later(time.Minute)
+		stop()
+		// The bubble complains of goroutines that wait for something when it ends.
+	})
+}

@@ -1,0 +1,273 @@
+package exercises
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/clustertest"
+	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/history"
+	"example.com/controllers/naive-loop/exercises/conformance"
+	"example.com/controllers/workqueue"
+)
+
+func TestMain(m *testing.M) {
+	guard.Main()
+	os.Exit(m.Run())
+}
+
+func TestREADME(t *testing.T) {
+	t.Parallel()
+	clustertest.PlayLesson(t, "..")
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.Subject{
+		Manifests: "../manifests", Account: "workqueue", Frontend: "../frontend.yaml",
+		Start: func(ctx context.Context, config *rest.Config, namespace string) {
+			if err := run(ctx, config, namespace); err != nil {
+				t.Error(err)
+			}
+		},
+	})
+}
+
+// run runs the controller until ctx ends.
+func run(ctx context.Context, config *rest.Config, namespace string) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	controller, err := workqueue.New(ctx, client, workqueue.Options{
+		Namespace: namespace, Workers: 2, Backoff: 100 * time.Millisecond, MaxBackoff: time.Minute, Grace: 10 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	return controller.Run(ctx)
+}
+
+// The account may do what the controller does, and nothing more.
+func TestLeastPrivilege(t *testing.T) {
+	t.Parallel()
+	env := clustertest.New(t)
+	env.Install("../manifests")
+	env.RequireRights("workqueue", clustertest.Rights{
+		May: []string{
+			"list pods", "watch pods", "delete pods", "list configmaps/frontend-config", "watch configmaps/frontend-config",
+			"create events.events.k8s.io", "patch events.events.k8s.io",
+		},
+		MayNot: []string{
+			"list configmaps", "watch configmaps", "watch configmaps/another", "update configmaps/frontend-config",
+			"create pods", "deletecollection pods", "get secrets", "list nodes", "delete events.events.k8s.io",
+			"delete pods --namespace=kube-system", "list namespaces", "delete deployments",
+		},
+	})
+}
+
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	program := clustertest.BuildProgram(t, "..", "./cmd/workqueue")
+	env := clustertest.New(t)
+	namespace, kubeconfig := "--namespace="+env.Namespace, "--kubeconfig="+env.Cluster.Kubeconfig
+	clustertest.RequireRefusals(t, program, map[string]clustertest.Refusal{
+		"no namespace":         {Args: nil, Want: "--namespace is missing; name the namespace whose Pods may be deleted"},
+		"an argument":          {Args: []string{"--namespace=x", "y"}, Want: `unexpected argument "y"`},
+		"no workers":           {Args: []string{"--namespace=x", "--workers=0"}, Want: "--workers is 0; without at least 1, nothing is done"},
+		"negative workers":     {Args: []string{"--namespace=x", "--workers=-1"}, Want: "--workers is -1; without at least 1, nothing is done"},
+		"no backoff":           {Args: []string{"--namespace=x", "--backoff=0s"}, Want: "--backoff is 0s; it must be more than 0"},
+		"backoff over maximum": {Args: []string{"--namespace=x", "--backoff=2m"}, Want: "--max-backoff is 1m0s; it must not be less than --backoff, 2m0s"},
+		"no such namespace":    {Args: []string{"--namespace=nowhere", kubeconfig}, Want: `there is no namespace "nowhere" on https://`},
+		"a bad address":        {Args: []string{namespace, kubeconfig, "--address=nowhere"}, Want: "serve metrics at --address nowhere"},
+	})
+	t.Run("a taken port", func(t *testing.T) {
+		first := clustertest.StartProgram(t, program, namespace, kubeconfig, "--address=127.0.0.1:0")
+		first.AwaitLog("In step with the API server")
+		_, rest, _ := strings.Cut(first.Log(), `metrics="http://`)
+		address, _, _ := strings.Cut(rest, "/")
+		second := clustertest.StartProgram(t, program, namespace, kubeconfig, "--address="+address)
+		require.Error(t, second.Wait())
+		require.Contains(t, second.Log(), "serve metrics at --address "+address)
+		require.Contains(t, second.Log(), "address already in use")
+	})
+	t.Run("ends with status 0 on SIGTERM", func(t *testing.T) {
+		run := clustertest.StartProgram(t, program, namespace, kubeconfig, "--address=127.0.0.1:0")
+		run.AwaitLog("In step with the API server")
+		run.Signal(syscall.SIGTERM)
+		require.NoError(t, run.Wait())
+		require.Contains(t, run.Log(), "Stopped")
+	})
+}
+
+// Not parallel: it looks at all goroutines of the process.
+func TestLeavesNoGoroutine(t *testing.T) {
+	env := clustertest.New(t)
+	old := install(t, env)
+	config, err := env.Config()
+	require.NoError(t, err)
+	before := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, config, env.Namespace) }()
+	env.Kubectl("patch", "configmap", "frontend-config", "--type=merge", `--patch={"data":{"greeting":"good morning"}}`)
+	replaced(t, env, old)
+	cancel()
+	require.NoError(t, <-done)
+	transport, err := rest.TransportFor(config) // shared by all clients of this configuration
+	require.NoError(t, err)
+	utilnet.CloseIdleConnectionsFor(transport)
+	goleak.VerifyNone(t, before)
+}
+
+// A start costs one watch of each resource, which brings all that is there, and no list. A rest costs nothing.
+func TestCostOfAStart(t *testing.T) {
+	t.Parallel()
+	env := clustertest.New(t)
+	old := install(t, env)
+	config, err := env.Config()
+	require.NoError(t, err)
+	var wire history.Memory
+	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: config, Record: wire.Record})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, proxy.Stop()) }()
+	const starts = 3
+	for range starts {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- run(ctx, proxy.Config(), env.Namespace) }()
+		env.Kubectl("patch", "configmap", "frontend-config", "--type=merge", fmt.Sprintf(`--patch={"data":{"greeting":"%d"}}`, time.Now().UnixNano()))
+		replaced(t, env, old)
+		old = frontend(t, env)
+		cancel()
+		require.NoError(t, <-done)
+	}
+	requests := map[string]int{}
+	for _, cost := range wire.History().Cost() {
+		requests[cost.Verb+" "+cost.Resource] = cost.Requests
+		require.Zero(t, cost.NoOps, "%s %s", cost.Verb, cost.Resource)
+	}
+	require.Equal(t, map[string]int{"watch pods": starts, "watch configmaps": starts, "delete pods": 3 * starts}, requests)
+}
+
+// Whatever is killed, and whenever: when both are back, no Pod is older than its config.
+func TestSurvivesKills(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("SEED"); text != "" {
+		_, err := fmt.Sscan(text, &seed)
+		require.NoError(t, err)
+	}
+	t.Logf("to see it again: SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+
+	dir := filepath.Join(t.TempDir(), "cluster")
+	up := func() *cluster.Cluster {
+		c, err := cluster.Up(t.Context(), cluster.Options{Nodes: 3, Progress: os.Stderr}, dir)
+		require.NoError(t, err)
+		return c
+	}
+	c := up()
+	t.Cleanup(func() { require.NoError(t, cluster.Reset(context.Background(), dir)) })
+	env := clustertest.On(t, c)
+	old := install(t, env)
+	program := clustertest.BuildProgram(t, "..", "./cmd/workqueue")
+	start := func() *clustertest.Running {
+		return clustertest.StartProgram(t, program, "--namespace="+env.Namespace, "--kubeconfig="+c.Kubeconfig, "--address=127.0.0.1:0")
+	}
+	controller := start()
+	controller.AwaitLog("In step with the API server")
+	for round := range 6 {
+		env.Kubectl("patch", "configmap", "frontend-config", "--type=merge", fmt.Sprintf(`--patch={"data":{"greeting":"%d"}}`, round))
+		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond) // into the middle of it, at random
+		if killServer := random.IntN(2) == 0; killServer {
+			require.NoError(t, cluster.Kill(t.Context(), dir))
+			if random.IntN(2) == 0 {
+				controller.Kill()
+			}
+			require.Equal(t, c.Kubeconfig, up().Kubeconfig)
+		} else {
+			controller.Kill()
+		}
+		select {
+		case <-controller.Done():
+			controller = start()
+		default: // it must go on by itself
+		}
+		replaced(t, env, old)
+		old = frontend(t, env)
+	}
+	controller.Signal(syscall.SIGTERM)
+	require.NoError(t, controller.Wait())
+}
+
+// install makes the frontend, with Pods of a later second than their config, and returns their UIDs.
+func install(t *testing.T, env *clustertest.Env) []string {
+	t.Helper()
+	env.Kubectl("apply", "-f", "../frontend.yaml")
+	frontend(t, env)
+	env.Kubectl("delete", "pods", "--selector=app=frontend")
+	return frontend(t, env)
+}
+
+// frontend waits until there are three Pods of the frontend, and a second that is later than theirs, and
+// returns their UIDs.
+func frontend(t *testing.T, env *clustertest.Env) []string {
+	t.Helper()
+	var uids []string
+	env.Eventually("there are three Pods", func(ctx context.Context) string {
+		pods, err := env.Client.CoreV1().Pods(env.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=frontend"})
+		if err != nil {
+			return err.Error()
+		}
+		uids = nil
+		for _, pod := range pods.Items {
+			switch {
+			case pod.DeletionTimestamp != nil:
+				return "Pod " + pod.Name + " is being deleted"
+			case time.Since(pod.CreationTimestamp.Time) < time.Second:
+				return "Pod " + pod.Name + " is of this second"
+			}
+			uids = append(uids, string(pod.UID))
+		}
+		if len(uids) != 3 {
+			return fmt.Sprintf("there are %d", len(uids))
+		}
+		return ""
+	})
+	return uids
+}
+
+// replaced waits until none of the old Pods is left.
+func replaced(t *testing.T, env *clustertest.Env, old []string) {
+	t.Helper()
+	env.Eventually("no Pod is older than its config", func(ctx context.Context) string {
+		pods, err := env.Client.CoreV1().Pods(env.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=frontend"})
+		if err != nil {
+			return err.Error()
+		}
+		for _, pod := range pods.Items {
+			if slices.Contains(old, string(pod.UID)) {
+				return "change lost: Pod " + pod.Name + " still runs the old config"
+			}
+		}
+		return ""
+	})
+}
