@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,10 +24,19 @@ var errBadDay = apierrors.NewInternalError(errors.New("the API server has a bad 
 // stale makes Pods of the frontend that are older than their config, and comes back when the second of
 // the change is over.
 func (w *world) stale(names ...string) {
-	w.startPods("frontend", names...)
+	w.startPods(names...)
 	later(time.Minute)
 	w.changeConfig()
 	later(time.Second)
+}
+
+// names returns the names of so many Pods.
+func names(count int) []string {
+	var names []string
+	for number := range count {
+		names = append(names, fmt.Sprint("frontend-", number))
+	}
+	return names
 }
 
 // failing returns a trouble that the first requests meet.
@@ -61,34 +68,37 @@ func TestReplacesPodsWhenTheConfigChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.changeConfig()
-		w.changeConfigNamed("backend-config")
 		later(time.Minute)
-		w.startPods("frontend", "frontend-1", "frontend-2", "frontend-3")
-		w.startPods("backend", "backend-1")
+		w.startPods("frontend-1", "frontend-2", "frontend-3")
+		w.write(newPod(namespace, "backend-1", "backend"))
+		w.write(newPod("mall", "elsewhere-1", "frontend"))
 		stop := w.run()
 		defer stop()
 
 		later(time.Hour)
-		w.changeConfigNamed("backend-config")
+		w.write(newPod("mall", "elsewhere-2", "frontend"))
+		w.changeOtherConfig(namespace, "backend-config")
+		w.changeOtherConfig("mall", ConfigName)
 		later(time.Hour)
 		require.Empty(t, w.deleted(), "before any change")
+		require.Equal(t, 1, w.looks("frontend-1"), "before any change")
 
 		w.changeConfig()
 		later(5 * time.Second)
 		require.ElementsMatch(t, []string{"frontend-1", "frontend-2", "frontend-3"}, w.deleted(), "after the change")
 
-		w.startPods("frontend", "frontend-4")
+		w.startPods("frontend-4")
 		later(time.Hour)
 		require.Len(t, w.deleted(), 3, "a Pod that started after the change")
-		require.Empty(t, w.complaints())
 		require.Equal(t, 1, w.looks("backend-1"), "a Pod that the config does not concern")
+		require.Empty(t, w.complaints())
 	})
 }
 
 func TestReplacesPodsWhenTheConfigIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.startPods("frontend", "frontend-1")
+		w.startPods("frontend-1")
 		stop := w.run()
 		defer stop()
 		later(time.Minute)
@@ -105,14 +115,14 @@ func TestActsOnAChangeMadeWhileItWasDown(t *testing.T) {
 		w := newWorld(t)
 		w.changeConfig()
 		later(time.Minute)
-		w.startPods("frontend", "frontend-1")
+		w.startPods("frontend-1")
 		stop := w.run()
 		later(time.Minute)
 		stop()
 
 		w.changeConfig()
 		later(time.Minute)
-		w.startPods("frontend", "frontend-2")
+		w.startPods("frontend-2")
 		require.Empty(t, w.deleted(), "while it is down")
 
 		stop = w.run()
@@ -133,13 +143,13 @@ func TestFindsOutWhatTheWatchesMissed(t *testing.T) {
 		}, []string{"frontend-1"}},
 		"a Pod that read the config before it changed": {func(w *world) {
 			w.breakWatch("pods")
-			w.startPods("frontend", "frontend-2")
+			w.startPods("frontend-2")
 			w.changeConfig()
 		}, []string{"frontend-1", "frontend-2"}},
 		"both": {func(w *world) {
 			w.breakWatch("pods")
 			w.breakWatch("configmaps")
-			w.startPods("frontend", "frontend-2")
+			w.startPods("frontend-2")
 			w.changeConfig()
 		}, []string{"frontend-1", "frontend-2"}},
 	}
@@ -149,7 +159,7 @@ func TestFindsOutWhatTheWatchesMissed(t *testing.T) {
 				w := newWorld(t)
 				w.changeConfig()
 				later(time.Minute)
-				w.startPods("frontend", "frontend-1")
+				w.startPods("frontend-1")
 				stop := w.run()
 				defer stop()
 				later(time.Minute)
@@ -166,7 +176,7 @@ func TestWaitsUntilTheSecondOfTheChangeIsOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.startPods("frontend", "frontend-1", "frontend-2")
+				w.startPods("frontend-1", "frontend-2")
 				if up {
 					stop := w.run()
 					defer stop()
@@ -314,7 +324,7 @@ func (w *world) events() []eventsv1.Event {
 func TestABurstOfChangesIsLookedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.startPods("frontend", "frontend-1", "frontend-2")
+		w.startPods("frontend-1", "frontend-2")
 		stop := w.run()
 		defer stop()
 		later(time.Minute)
@@ -336,7 +346,7 @@ func TestWhatChangesWhileTheWorkersAreBusyIsLookedAtOnce(t *testing.T) {
 		w := newWorld(t)
 		w.options.Workers = 1
 		w.trouble = taking(10 * time.Second)
-		w.startPods("backend", "backend-1")
+		w.write(newPod(namespace, "backend-1", "backend"))
 		stop := w.run()
 		defer stop()
 		w.stale("frontend-1")
@@ -352,30 +362,30 @@ func TestWhatChangesWhileTheWorkersAreBusyIsLookedAtOnce(t *testing.T) {
 }
 
 func TestWorkersShareTheWorkButNoPod(t *testing.T) {
-	for _, workers := range []int{1, 2, 3} {
-		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
+	for _, test := range []struct{ workers, pods int }{{1, 5}, {2, 5}, {3, 5}, {3, 1}, {3, 2}} {
+		t.Run(fmt.Sprintf("%d workers, %d Pods", test.workers, test.pods), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.options.Workers = workers
+				w.options.Workers = test.workers
 				var mu sync.Mutex
-				now, most, mostPods := map[string]int{}, map[string]int{}, 0
+				workersOn, mostOnOne, mostPods := map[string]int{}, 0, 0
 				w.trouble = func(_ context.Context, pod *corev1.Pod) error {
 					mu.Lock()
-					now[pod.Name]++
-					most[pod.Name] = max(most[pod.Name], now[pod.Name])
-					mostPods = max(mostPods, len(now))
+					workersOn[pod.Name]++
+					mostOnOne = max(mostOnOne, workersOn[pod.Name])
+					mostPods = max(mostPods, len(workersOn))
 					mu.Unlock()
 					time.Sleep(700 * time.Millisecond)
 					mu.Lock()
 					defer mu.Unlock()
-					if now[pod.Name]--; now[pod.Name] == 0 {
-						delete(now, pod.Name)
+					if workersOn[pod.Name]--; workersOn[pod.Name] == 0 {
+						delete(workersOn, pod.Name)
 					}
 					return errBadDay // so that there always is something to do
 				}
 				stop := w.run()
 				defer stop()
-				pods := []string{"frontend-1", "frontend-2", "frontend-3", "frontend-4", "frontend-5"}
+				pods := names(test.pods)
 				w.stale(pods...)
 				for range 100 {
 					for _, pod := range pods {
@@ -383,11 +393,11 @@ func TestWorkersShareTheWorkButNoPod(t *testing.T) {
 					}
 					later(100 * time.Millisecond)
 				}
-				require.Equal(t, pods, slices.Sorted(maps.Keys(most)), "the Pods that it had to do with")
-				for pod, most := range most {
-					require.Equal(t, 1, most, "workers at once on %s", pod)
+				for _, pod := range pods {
+					require.Contains(t, w.deleted(), pod)
 				}
-				require.Equal(t, workers, mostPods, "Pods at once")
+				require.Equal(t, 1, mostOnOne, "workers on one Pod")
+				require.Equal(t, min(test.workers, test.pods), mostPods, "Pods at once")
 			})
 		})
 	}
@@ -464,7 +474,7 @@ func TestDeletesAPodOnceHoweverLateTheWatchIs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.options.TrustCache = test.trustCache
-				w.startPods("frontend", "frontend-1")
+				w.startPods("frontend-1")
 				w.lag["pods"] = 10 * time.Second
 				stop := w.run()
 				defer stop()
@@ -488,7 +498,7 @@ func TestDeletesAPodOnceHoweverLateTheWatchIs(t *testing.T) {
 func TestLooksAgainWhenItsOwnWriteHasCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.startPods("frontend", "frontend-0")
+		w.startPods("frontend-0")
 		w.lag["pods"] = 10 * time.Second
 		stop := w.run()
 		defer stop()
@@ -568,21 +578,26 @@ func TestFinishesWhatItIsAt(t *testing.T) {
 }
 
 func TestFinishesWhatIsInTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.options.Workers = 2
-		w.trouble = taking(2 * time.Second)
-		stop := w.run()
-		w.stale("frontend-1", "frontend-2", "frontend-3", "frontend-4", "frontend-5")
-		later(time.Second)
-		begin := time.Now()
-		require.Len(t, w.deleted(), 2)
-		stop()
-		require.Len(t, w.deleted(), 5)
-		require.Equal(t, 5*time.Second, time.Since(begin))
-		require.Empty(t, w.complaints())
-		require.Len(t, w.said("Stopped"), 1)
-	})
+	for _, workers := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.options.Workers, w.options.Grace = workers, time.Hour
+				w.trouble = taking(2 * time.Second)
+				stop := w.run()
+				pods := names(100)
+				w.stale(pods...)
+				later(time.Second)
+				require.Len(t, w.deleted(), workers)
+				begin := time.Now()
+				stop()
+				require.Equal(t, time.Duration(100/workers)*2*time.Second-time.Second, time.Since(begin))
+				require.ElementsMatch(t, pods, w.deleted())
+				require.Empty(t, w.complaints())
+				require.Len(t, w.said("Stopped"), 1)
+			})
+		})
+	}
 }
 
 func TestGivesUpWhenTheTimeOfGraceIsOver(t *testing.T) {

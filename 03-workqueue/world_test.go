@@ -296,16 +296,21 @@ func (w *world) fail(verb, resource string, err error) {
 
 func thisSecond() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// startPods starts Pods now. Their UIDs are their names.
-func (w *world) startPods(app string, names ...string) {
+// newPod returns a Pod that was created now and runs on node-0. Its UID is its name.
+func newPod(namespace, name, app string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID(name),
+			Labels: map[string]string{"app": app}, CreationTimestamp: thisSecond(),
+		},
+		Spec: corev1.PodSpec{NodeName: "node-0"},
+	}
+}
+
+// startPods starts Pods of the frontend now.
+func (w *world) startPods(names ...string) {
 	for _, name := range names {
-		w.write(&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: name, UID: types.UID(name),
-				Labels: map[string]string{"app": app}, CreationTimestamp: thisSecond(),
-			},
-			Spec: corev1.PodSpec{NodeName: "node-0"},
-		})
+		w.write(newPod(namespace, name, "frontend"))
 	}
 }
 
@@ -338,9 +343,9 @@ func (w *world) remove(pod *corev1.Pod) {
 }
 
 // changeConfig changes the ConfigMap now, or makes it.
-func (w *world) changeConfig() { w.changeConfigNamed(ConfigName) }
+func (w *world) changeConfig() { w.changeOtherConfig(namespace, ConfigName) }
 
-func (w *world) changeConfigNamed(name string) {
+func (w *world) changeOtherConfig(namespace, name string) {
 	w.write(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name,
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "editor", Time: new(thisSecond())}},

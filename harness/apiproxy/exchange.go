@@ -68,7 +68,6 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil && !(x.isStream() && errors.Is(err, errClientGone)) { // that is how they end
 		x.record.Error = err.Error()
 	}
-	x.record.Open = false
 	x.record.Duration = time.Since(start)
 	p.recordRequest(x.record)
 	if err != nil {
@@ -277,9 +276,6 @@ func (x *exchange) reply(response *http.Response) error {
 		header[name] = values
 	}
 	dropHopByHop(header)
-	if _, ok := header["Content-Type"]; !ok {
-		header["Content-Type"] = nil // or else Go would guess
-	}
 	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	isWatch := x.record.Verb == "watch" && response.StatusCode == http.StatusOK
 	if isWatch {
@@ -290,7 +286,7 @@ func (x *exchange) reply(response *http.Response) error {
 	}
 	x.writer.WriteHeader(response.StatusCode)
 	flush := http.NewResponseController(x.writer).Flush
-	if response.ContentLength != 0 {
+	if response.ContentLength != 0 { // the client has the headers as soon as we do, and Go guesses no more of them
 		if err := flush(); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package apiproxy
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"strings"
@@ -140,6 +141,12 @@ func TestReadMetadataStopsEarly(t *testing.T) {
 		require.NoError(t, err, "%s", name)
 		require.Equal(t, "a", got.name)
 	}
+}
+
+// A stream that is something else must not make us wait for gigabytes.
+func TestFrameTooLarge(t *testing.T) {
+	_, err := readProtobufFrame(bufio.NewReader(strings.NewReader("\xff\xff\xff\xff")), nil)
+	require.ErrorIs(t, err, errNoObject)
 }
 
 func TestSeen(t *testing.T) {

@@ -16,7 +16,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
@@ -453,6 +455,47 @@ func TestStop(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestStopWaitsForTheLastRecord(t *testing.T) {
+	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	stopping := make(chan struct{})
+	var recorded atomic.Bool
+	p, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: func(r history.Record) {
+		if !r.Request.Open {
+			<-stopping
+			time.Sleep(20 * time.Millisecond) // Stop has every chance to return too early
+			recorded.Store(true)
+		}
+	}})
+	require.NoError(t, err)
+	response, err := client(t, p.Config()).Get(p.URL() + "/api/v1/pods?watch=true")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	close(stopping)
+	require.NoError(t, p.Stop())
+	require.True(t, recorded.Load())
+}
+
+// The headers of a connection are the business of its two ends.
+func TestHeadersOfTheConnectionStay(t *testing.T) {
+	var got http.Header
+	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Clone()
+		w.Header().Set("Connection", "X-Theirs")
+		w.Header().Set("X-Theirs", "1")
+		w.Header().Set("Keep-Alive", "timeout=5")
+	})
+	response, _ := do(t, client(t, w.Config(), "http/1.1"), w.URL(), "GET", "/version", "",
+		"Connection", "X-Ours", "X-Ours", "1", "Keep-Alive", "5", "Te", "trailers", "X-Other", "1")
+	require.Equal(t, "1", got.Get("X-Other"))
+	for _, name := range []string{"Connection", "X-Ours", "Keep-Alive", "Te"} {
+		require.Empty(t, got.Get(name), name)
+	}
+	require.Empty(t, response.Header.Get("Keep-Alive"))
+}
+
 func TestContextEndsIt(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -496,6 +539,26 @@ func TestListenEverywhere(t *testing.T) {
 	defer p.Stop()
 	_, body := do(t, client(t, p.Config()), p.URL(), "GET", "/version", "")
 	require.Equal(t, "hello", body)
+}
+
+// Where the address is not this machine's own, the certificate is for another name than the URL has.
+func TestListenElsewhere(t *testing.T) {
+	w := newWorld(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	addresses, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, address := range addresses {
+		network, ok := address.(*net.IPNet)
+		if !ok || !network.IP.IsGlobalUnicast() {
+			continue
+		}
+		p, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Listen: net.JoinHostPort(network.IP.String(), "0")})
+		require.NoError(t, err)
+		defer p.Stop()
+		_, body := do(t, client(t, p.Config()), p.URL(), "GET", "/version", "")
+		require.Equal(t, "hello", body)
+		return
+	}
+	t.Skip("this machine has no address but its own")
 }
 
 func TestPathInFrontOfTheAPI(t *testing.T) {

@@ -53,31 +53,33 @@ func TestWatch(t *testing.T) {
 		members = append(members, compress(protoEvents[i]))
 		spread = append(spread, "\n \t"+strings.TrimSpace(jsonEvents[i]))
 	}
+	whole := compress(strings.Join(jsonEvents, ""))
 	for name, c := range map[string]struct {
 		contentType, encoding string
 		pieces                []string // what the API server writes at once
 		events                int
 	}{
-		"JSON":                        {json, "", jsonEvents, 5},
-		"JSON, all at once":           {json, "", []string{strings.Join(jsonEvents, "")}, 5},
-		"JSON, byte by byte":          {json, "", strings.Split(strings.Join(jsonEvents, ""), ""), 5},
-		"JSON, other white space":     {json + "; charset=utf-8", "", spread, 5},
-		"protobuf":                    {proto, "", protoEvents, 5},
-		"protobuf, all at once":       {proto, "", []string{strings.Join(protoEvents, "")}, 5},
-		"protobuf, byte by byte":      {proto, "", strings.Split(strings.Join(protoEvents, ""), ""), 5},
-		"gzip, a member each":         {proto, "gzip", members, 5},
-		"gzip, members in one piece":  {proto, "gzip", []string{strings.Join(members, "")}, 5},
-		"gzip, one member":            {json, "gzip", []string{compress(strings.Join(jsonEvents, ""))}, 5},
-		"gzip, byte by byte":          {json, "gzip", strings.Split(compress(strings.Join(jsonEvents, "")), ""), 5},
-		"no event":                    {json, "", nil, 0},
-		"something else":              {"text/plain", "", jsonEvents, 0},
-		"another encoding":            {json, "br", jsonEvents, 0},
-		"CBOR":                        {"application/cbor-seq", "", []string{"\xd9\xd9\xf7\xa1"}, 0},
-		"an event, and then nonsense": {json, "", []string{jsonEvents[0], "nonsense", jsonEvents[1]}, 1},
-		"gzip that is none":           {json, "gzip", jsonEvents, 0},
-		"protobuf that is none":       {proto, "", []string{protoEvents[0], "\xff\xff\xff\xffxyz", protoEvents[1]}, 1},
-		"protobuf without an event":   {proto, "", []string{"\x00\x00\x00\x02ab"}, 0},
-		"cut off within an event":     {proto, "", []string{protoEvents[0], protoEvents[1][:30]}, 1},
+		"JSON":                         {json, "", jsonEvents, 5},
+		"JSON, all at once":            {json, "", []string{strings.Join(jsonEvents, "")}, 5},
+		"JSON, byte by byte":           {json, "", strings.Split(strings.Join(jsonEvents, ""), ""), 5},
+		"JSON, other white space":      {json + "; charset=utf-8", "", spread, 5},
+		"protobuf":                     {proto, "", protoEvents, 5},
+		"protobuf, all at once":        {proto, "", []string{strings.Join(protoEvents, "")}, 5},
+		"protobuf, byte by byte":       {proto, "", strings.Split(strings.Join(protoEvents, ""), ""), 5},
+		"gzip, a member each":          {proto, "gzip", members, 5},
+		"gzip, members in one piece":   {proto, "gzip", []string{strings.Join(members, "")}, 5},
+		"gzip, one member":             {json, "gzip", []string{whole}, 5},
+		"gzip, byte by byte":           {json, "gzip", strings.Split(whole, ""), 5},
+		"gzip, its last bytes missing": {json, "gzip", []string{whole[:len(whole)-8]}, 5},
+		"no event":                     {json, "", nil, 0},
+		"something else":               {"text/plain", "", jsonEvents, 0},
+		"another encoding":             {json, "br", jsonEvents, 0},
+		"CBOR":                         {"application/cbor-seq", "", []string{"\xd9\xd9\xf7\xa1"}, 0},
+		"an event, and then nonsense":  {json, "", []string{jsonEvents[0], "nonsense", jsonEvents[1]}, 1},
+		"gzip that is none":            {json, "gzip", jsonEvents, 0},
+		"protobuf that is none":        {proto, "", []string{protoEvents[0], "\xff\xff\xff\xffxyz", protoEvents[1]}, 1},
+		"protobuf without an event":    {proto, "", []string{"\x00\x00\x00\x02ab"}, 0},
+		"cut off within an event":      {proto, "", []string{protoEvents[0], protoEvents[1][:30]}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := make(chan struct{})
@@ -219,4 +221,35 @@ func TestClientEndsItsWatch(t *testing.T) {
 	eventually(t, "recorded", func() bool { return !w.only().Open })
 	require.Empty(t, w.only().Error, "that is how watches end")
 	require.False(t, w.only().Failed())
+}
+
+// What a watch says of resourceVersions counts for the writes that come after it.
+func TestWatchTellsWhatWasBefore(t *testing.T) {
+	const of = `{"kind":"Namespace","metadata":{"name":%q,"resourceVersion":%q}}`
+	answer := map[string]string{
+		"/api/v1/namespaces/a": fmt.Sprintf(of, "a", "9"),
+		"/api/v1/namespaces/b": fmt.Sprintf(of, "b", "20"),
+		"/api/v1/namespaces/c": fmt.Sprintf(of, "c", "21"),
+		"/api/v1/namespaces": `{"type":"ADDED","object":` + fmt.Sprintf(of, "a", "9") + "}\n" +
+			`{"type":"ADDED","object":` + fmt.Sprintf(of, "d", "10") + "}\n" +
+			`{"type":"DELETED","object":` + fmt.Sprintf(of, "d", "11") + "}\n" +
+			`{"type":"BOOKMARK","object":` + fmt.Sprintf(of, "", "20") + "}\n",
+		"/api/v1/namespaces/d": fmt.Sprintf(of, "d", "22"),
+	}
+	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer[r.URL.Path])
+	})
+	w.do("GET", "/api/v1/namespaces?watch=1", "")
+	for name, want := range map[string]history.Request{
+		"a": {RVBefore: "9", RVAfter: "9", NoOp: true},
+		"b": {RVAfter: "20", NoOp: true}, // a later one would be higher than the bookmark
+		"c": {RVAfter: "21"},
+		"d": {RVAfter: "22"}, // it was deleted
+	} {
+		w.do("PATCH", "/api/v1/namespaces/"+name, "{}")
+		requests := w.memory.History().Requests
+		last := requests[len(requests)-1]
+		require.Equal(t, want, history.Request{RVBefore: last.RVBefore, RVAfter: last.RVAfter, NoOp: last.NoOp}, name)
+	}
 }

@@ -265,9 +265,11 @@ func ExampleRequest_ShortAgent() {
 
 func ExampleRequest_Failed() {
 	fmt.Println(history.Request{Status: 409}.Failed())
-	fmt.Println(history.Request{Error: "connection refused"}.Failed())
+	fmt.Println(history.Request{Status: 0}.Failed())
+	fmt.Println(history.Request{Status: 200, Error: "unexpected EOF"}.Failed())
 	fmt.Println(history.Request{Verb: "watch", Status: 200, Open: true}.Failed())
 	// Output:
+	// true
 	// true
 	// true
 	// false

@@ -119,6 +119,7 @@ func TestTimeToLastWrite(t *testing.T) {
 		"after all writes":           {times(10), []time.Duration{history.NoWrite}},
 		"each has its own":           {times(0, 5), []time.Duration{9 * time.Second, time.Second}},
 		"in the order given":         {times(5, 0), []time.Duration{time.Second, 9 * time.Second}},
+		"in no order at all":         {times(6, 5, 2), []time.Duration{history.NoWrite, time.Second, time.Second}},
 		"none between two":           {times(3, 4), []time.Duration{history.NoWrite, 2 * time.Second}},
 		"two at once share theirs":   {times(2, 2), []time.Duration{4 * time.Second, 4 * time.Second}},
 		"the last of several counts": {times(2), []time.Duration{4 * time.Second}},

@@ -123,7 +123,7 @@ func (r Request) ShortAgent() string {
 
 // Failed says whether the request got no answer, or one that says no, or was cut off.
 func (r Request) Failed() bool {
-	return r.Error != "" || r.Status >= http.StatusBadRequest || r.Status == 0 && !r.Open
+	return r.Error != "" || r.Status == 0 || r.Status >= http.StatusBadRequest
 }
 
 // IsWrite says whether the request asked for a change of what is stored, whatever came of it. It is
