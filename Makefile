@@ -70,12 +70,16 @@ check: tools ## Check formatting, module files, vet, staticcheck, and builds wit
 # Kubernetes to say that the control plane's has none.
 .PHONY: tests
 tests: tools ## Run the tests of every module with the race detector, on one control plane
-	@$(workshop) run --nodes 10 -- env CGO_ENABLED=1 .workshop/bin/gotestsum --format pkgname -- -race -p 4 -timeout 20m \
+	@$(workshop) run --nodes 10 -- env CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true .workshop/bin/gotestsum --format pkgname -- -race -p 4 -timeout 20m \
 		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(patsubst %,./%/...,$(modules)))
 
 .PHONY: bench
 bench: ## Measure boots of the control plane, side by side with envtest's. BOOTS=10: how many
 	@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),10)"
+
+.PHONY: score
+score: ## Measure what lessons 1 to 3 cost and what they lose, side by side, into docs/score.md. SCORE="--pods 10": flags
+	@cd 03-workqueue/exercises && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./score $(SCORE)
 
 .PHONY: cross
 cross: ## Check that everything cross-compiles for Linux and macOS, amd64 and arm64. Slow

@@ -81,7 +81,8 @@ type world struct {
 	t          *testing.T
 	log        ktesting.Buffer
 	options    Options
-	controller *Controller // the one that was run last
+	prepare    func(*Controller) // is called before it is run; nil for nothing
+	controller *Controller       // the one that was run last
 
 	mu      sync.Mutex
 	objects clienttesting.ObjectTracker
@@ -366,6 +367,9 @@ func (w *world) run() (stop func()) {
 	controller, err := New(ctx, w.Clientset, w.options)
 	require.NoError(w.t, err)
 	controller.deletePod = w.deletePod
+	if w.prepare != nil {
+		w.prepare(controller)
+	}
 	w.controller = controller
 	done := make(chan struct{})
 	go func() {

@@ -272,7 +272,7 @@ func leavesNewPodAlone(s *scene) error {
 	before := s.pods("frontend")
 	s.settle()
 	if after := s.pods("frontend"); !maps.Equal(before, after) {
-		return fmt.Errorf("Pods that started after the change were replaced: %v, now %v", before, after)
+		return fmt.Errorf("it replaced Pods that started after the change: %v, now %v", before, after)
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func touchesNothingElse(s *scene) error {
 	}
 	s.settle()
 	if after := s.pods("backend"); !maps.Equal(backend, after) {
-		return fmt.Errorf("Pods of another app were replaced: %v, now %v", backend, after)
+		return fmt.Errorf("it replaced Pods of another app: %v, now %v", backend, after)
 	}
 	if out := elsewhere.Kubectl("get", "pods", "--output=name"); strings.TrimSpace(out) != "pod/frontend" {
 		return fmt.Errorf("the Pod of another namespace is gone; there is %q", out)
@@ -303,7 +303,7 @@ func doesNothingWithoutConfig(s *scene) error {
 	s.run()
 	s.settle()
 	if after := s.pods("frontend"); !maps.Equal(before, after) {
-		return fmt.Errorf("Pods were replaced although there is no config: %v, now %v", before, after)
+		return fmt.Errorf("it replaced Pods although there is no config: %v, now %v", before, after)
 	}
 	return nil
 }

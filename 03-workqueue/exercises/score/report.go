@@ -121,7 +121,7 @@ func duration(all []time.Duration, sum func([]time.Duration) time.Duration) stri
 	return seconds(sum(all))
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
 // short writes a duration without "0s" at its end: 1m, not 1m0s.
 func short(d time.Duration) string {

@@ -52,7 +52,7 @@ func TestMarkdown(t *testing.T) {
 		"|  | 1. A loop | 2. An informer | 3. A queue |\n| --- | ---: | ---: | ---: |\n| GET | 1 | 1 | 1 |\n| LIST | 0 | 0 | 0 |\n| WATCH | 3 | 3 | 3 |\n| writes | 211 | 211 | 211 |\n",
 		"| of these, failed | 1 | 1 | 1 |\n| MB received | 1.50 | 1.50 | 1.50 |\n",
 		"| KB received a minute at rest | 0.01 | 0.01 | 0.01 |\n", // not 0
-		"median | 4.6 s | 4.6 s | 4.6 s |\n| the same, worst | 6.0 s | 6.0 s | 6.0 s |\n",
+		"median | 4.60 s | 4.60 s | 4.60 s |\n| the same, worst | 6.00 s | 6.00 s | 6.00 s |\n",
 		"| changes lost | 0 of 7 | 2 of 7 | 0 of 7 |\n",
 		"Nothing happens for 20s.",
 		"| 1000 | 960, 9600 KB | 0, 0 KB | 0, 0 KB |\n",
@@ -65,7 +65,7 @@ func TestMarkdown(t *testing.T) {
 	some.Lessons[2].EventWrites = 3
 	some.Lessons[1].Times = nil
 	require.Contains(t, markdown(some), "| writes of Events | 0 | 0 | 3 |\n")
-	require.Contains(t, markdown(some), "| the same, worst | 6.0 s | – | 6.0 s |\n")
+	require.Contains(t, markdown(some), "| the same, worst | 6.00 s | – | 6.00 s |\n")
 }
 
 // drawn is what there is to see in an SVG: texts, and how often something has been drawn in a color.
@@ -178,8 +178,4 @@ func TestNumber(t *testing.T) {
 	for n, want := range map[float64]string{0: "0", 0.0001: "0.01", 0.216: "0.22", 3.14: "3.1", 235.6: "236", 9600: "9600"} {
 		require.Equal(t, want, number(n))
 	}
-}
-
-func TestDump(t *testing.T) {
-	require.NoError(t, write("/tmp/scoreout/sample.svg", picture(measured())))
 }

@@ -120,7 +120,7 @@ func TestRefusals(t *testing.T) {
 		"no change":            {[]string{"--changes=0"}, "--changes is 0; it must be 1 or more"},
 		"no rest":              {[]string{"--quiet=0s"}, "--quiet is 0s; it must be from 1s to 30m0s"},
 		"no window":            {[]string{"--window=1h"}, "--window is 1h0m0s; it must be from 1s to 30m0s"},
-		"too long":             {[]string{"--changes=1000"}, "the scenario takes about 2h49m0s; it must not take more than 50m0s"},
+		"too long":             {[]string{"--changes=1000"}, "the scenario takes about 2h48m0s; it must not take more than 50m0s"},
 		"nothing to grow":      {[]string{"--growth="}, `invalid value "" for flag -growth: it must be numbers from 1 to 5000 with commas between them`},
 		"growth that shrinks":  {[]string{"--growth=10,10"}, `invalid value "10,10" for flag -growth: it must be numbers`},
 		"growth to the sky":    {[]string{"--growth=10,5001"}, `invalid value "10,5001" for flag -growth: it must be numbers`},
