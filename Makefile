@@ -70,7 +70,7 @@ check: tools ## Check formatting, module files, vet, staticcheck, and builds wit
 # Kubernetes to say that the control plane's has none.
 .PHONY: tests
 tests: tools ## Run the tests of every module with the race detector, on one control plane
-	@$(workshop) run --nodes 10 -- env CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true .workshop/bin/gotestsum --format pkgname -- -race -p 4 -timeout 20m \
+	@$(workshop) run --nodes 10 -- env CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true .workshop/bin/gotestsum --format pkgname -- -race -p 2 -timeout 20m \
 		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(patsubst %,./%/...,$(modules)))
 
 .PHONY: bench

@@ -114,7 +114,10 @@ func (w *world) write(object interface {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	resource := map[bool]string{true: "pods", false: "configmaps"}[isPod(object)]
+	resource := "configmaps"
+	if _, ok := object.(*corev1.Pod); ok {
+		resource = "pods"
+	}
 	w.written[resource]++
 	object.SetResourceVersion(strconv.Itoa(w.written[resource] + 1))
 	kind := corev1.SchemeGroupVersion.WithResource(resource)
@@ -123,11 +126,6 @@ func (w *world) write(object interface {
 		err = w.objects.Create(kind, object, object.GetNamespace())
 	}
 	assert.NoError(w.t, err)
-}
-
-func isPod(object runtime.Object) bool {
-	_, ok := object.(*corev1.Pod)
-	return ok
 }
 
 // answerDelete marks a Pod. It is gone when its grace period is over.

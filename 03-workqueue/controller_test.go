@@ -64,7 +64,14 @@ func taking(d time.Duration) func(context.Context, *corev1.Pod) error {
 	}
 }
 
-const s = time.Second
+// seconds returns so many seconds, each.
+func seconds(counts ...int) []time.Duration {
+	var times []time.Duration
+	for _, count := range counts {
+		times = append(times, time.Duration(count)*time.Second)
+	}
+	return times
+}
 
 func TestReplacesPodsWhenTheConfigChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +201,7 @@ func TestWaitsUntilTheSecondOfTheChangeIsOver(t *testing.T) {
 					defer stop()
 				}
 				later(time.Minute)
-				require.Equal(t, []time.Duration{s, s}, w.requestsSince(begin))
+				require.Equal(t, seconds(1, 1), w.requestsSince(begin))
 			})
 		})
 	}
@@ -210,7 +217,7 @@ func TestTriesAgainLessAndLessOften(t *testing.T) {
 		w.stale("frontend-1")
 		begin := time.Now()
 		later(time.Hour)
-		require.Equal(t, []time.Duration{0, s, 3 * s, 7 * s, 15 * s, 25 * s, 35 * s, 45 * s}, w.requestsSince(begin))
+		require.Equal(t, seconds(0, 1, 3, 7, 15, 25, 35, 45), w.requestsSince(begin))
 		var complaints []string
 		for failures := range 7 {
 			complaints = append(complaints, fmt.Sprintf("Failed, will try again pod=shop/frontend-1 failures=%d: delete Pod shop/frontend-1: %v",
@@ -223,7 +230,7 @@ func TestTriesAgainLessAndLessOften(t *testing.T) {
 		w.stale("frontend-1")
 		begin = time.Now()
 		later(time.Hour)
-		require.Equal(t, []time.Duration{0, s, 3 * s}, w.requestsSince(begin))
+		require.Equal(t, seconds(0, 1, 3), w.requestsSince(begin))
 	})
 }
 
@@ -264,9 +271,9 @@ func TestOnePodThatCannotBeDeletedDoesNotHoldUpTheOthers(t *testing.T) {
 		defer stop()
 		w.stale("frontend-1", "frontend-2", "frontend-3")
 		begin := time.Now()
-		later(s / 2)
+		later(time.Second / 2)
 		require.ElementsMatch(t, []string{"frontend-1", "frontend-2", "frontend-3"}, w.deleted())
-		require.Equal(t, []time.Duration{0, 0, 0}, w.requestsSince(begin))
+		require.Equal(t, seconds(0, 0, 0), w.requestsSince(begin))
 	})
 }
 
@@ -336,11 +343,11 @@ func TestABurstOfChangesIsLookedAtOnce(t *testing.T) {
 		begin := time.Now()
 		for range 200 {
 			w.changeConfig()
-			later(s / 2000)
+			later(time.Millisecond / 2)
 		}
 		later(10 * time.Second)
 		require.ElementsMatch(t, []string{"frontend-1", "frontend-2"}, w.deleted())
-		require.Equal(t, []time.Duration{s, s}, w.requestsSince(begin))
+		require.Equal(t, seconds(1, 1), w.requestsSince(begin))
 		require.LessOrEqual(t, w.looks("frontend-1")+w.looks("frontend-2")-before, 4, "to delete it, and when it is marked")
 	})
 }
@@ -424,7 +431,7 @@ func TestDoesNotActOnHalfACache(t *testing.T) {
 				later(time.Minute)
 				require.Len(t, w.said("In step"), 1)
 				require.Equal(t, http.StatusOK, w.probe(w.controller.Readyz))
-				require.Equal(t, []time.Duration{s, s}, w.requestsSince(begin))
+				require.Equal(t, seconds(1, 1), w.requestsSince(begin))
 			})
 		})
 	}

@@ -83,6 +83,17 @@ func TestRequestSurvivesJSON(t *testing.T) {
 	}
 }
 
+func TestDurationSurvivesMilliseconds(t *testing.T) {
+	for i := range 10_000 {
+		want := history.Request{Duration: time.Duration(i*7919) * time.Nanosecond}
+		text, err := json.Marshal(want)
+		require.NoError(t, err)
+		var got history.Request
+		require.NoError(t, json.Unmarshal(text, &got))
+		require.Equal(t, want.Duration, got.Duration)
+	}
+}
+
 func request(id int64, verb string, start, end int) history.Record {
 	return history.Record{Request: &history.Request{ID: id, Verb: verb, Resource: "pods", Status: 200,
 		Start: at(start), Duration: at(end).Sub(at(start))}}

@@ -49,12 +49,12 @@ func markdown(r results) string {
 	say("The same job, done three times. `make score` measures what each way costs and what it loses, and writes")
 	say("this page and the picture.\n")
 	say("![What a rest costs, and how many changes are lost](score.svg)\n")
-	say("Kubernetes %s on %s, %d CPUs, %d Nodes. Each lesson has a frontend of %d Pods of its own; all run at the",
+	say("Kubernetes %s on %s, %d CPUs, %d Nodes. Each lesson has a frontend of its own, of %d Pods.",
 		r.Kubernetes, r.System, r.CPUs, r.Nodes, r.Pods)
-	say("same time on one control plane. The config is changed %d times; then comes a rest of %s; then a change",
-		r.Changes, short(r.Quiet))
-	say("of which the second deletion is refused with 500, and a change while the controller is restarted. Lesson 1")
-	say("looks every %s.\n", r.Interval)
+	say("All run at the same time on one control plane. Lesson 1 looks every %s.\n", r.Interval)
+	say("The config is changed %d times, one change after the other. Then nothing happens for %s: a rest. Then the", r.Changes, short(r.Quiet))
+	say("config is changed twice more: once the second deletion that comes is refused with 500, and once the")
+	say("controller is down meanwhile and started again.\n")
 	head("")
 	for _, row := range rows {
 		var cells []string
@@ -67,11 +67,11 @@ func markdown(r results) string {
 			line(append([]string{row.name}, cells...)...)
 		}
 	}
-	say("\n- The numbers count all that a controller asked for and was sent, from its start to its end. Only the two")
-	say("  rows of the rest are of the rest. MB and KB are 1,000,000 and 1000 bytes, as they travelled: compressed.")
+	say("\n- The numbers count all that a controller asked for and was sent, from its start to its end; only the two")
+	say("  rows of the rest are of the rest. MB and KB are 1,000,000 and 1000 bytes, as they travelled.")
 	say("- A Pod counts as replaced when it is being deleted. Lessons 1 and 3 do not begin before the second of the")
 	say("  change is over, because they compare times in whole seconds. And each deletes with client-go's default")
-	say("  limit: 10 requests at once, then 5 a second.")
+	say("  limit, which is for all its requests: 10 at once, then 5 a second.")
 	say("- A change is lost if Pods that are older than it remain, although the controller was sent the change, has")
 	say("  had time to look at the Pods, and then has written nothing for 10 seconds.\n")
 

@@ -46,9 +46,9 @@ func measured() results {
 func TestMarkdown(t *testing.T) {
 	page := markdown(measured())
 	for _, want := range []string{
-		"Kubernetes v1.37.1 on linux/amd64, 2 CPUs, 20 Nodes. Each lesson has a frontend of 30 Pods of its own",
-		"The config is changed 5 times; then comes a rest of 1m; then a change\n",
-		"looks every 1s.\n",
+		"Kubernetes v1.37.1 on linux/amd64, 2 CPUs, 20 Nodes. Each lesson has a frontend of its own, of 30 Pods.\n",
+		"Lesson 1 looks every 1s.\n",
+		"The config is changed 5 times, one change after the other. Then nothing happens for 1m: a rest.",
 		"|  | 1. A loop | 2. An informer | 3. A queue |\n| --- | ---: | ---: | ---: |\n| GET | 1 | 1 | 1 |\n| LIST | 0 | 0 | 0 |\n| WATCH | 3 | 3 | 3 |\n| writes | 211 | 211 | 211 |\n",
 		"| of these, failed | 1 | 1 | 1 |\n| MB received | 1.50 | 1.50 | 1.50 |\n",
 		"| KB received a minute at rest | 0.01 | 0.01 | 0.01 |\n", // not 0
