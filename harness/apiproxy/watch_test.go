@@ -7,7 +7,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -241,12 +243,14 @@ func TestWatchTellsWhatWasBefore(t *testing.T) {
 		_, _ = io.WriteString(w, answer[r.URL.Path])
 	})
 	w.do("GET", "/api/v1/namespaces?watch=1", "")
-	for name, want := range map[string]history.Request{
+	wanted := map[string]history.Request{
 		"a": {RVBefore: "9", RVAfter: "9", NoOp: true},
 		"b": {RVAfter: "20", NoOp: true}, // a later one would be higher than the bookmark
 		"c": {RVAfter: "21"},
 		"d": {RVAfter: "22"}, // it was deleted
-	} {
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) { // resourceVersions grow
+		want := wanted[name]
 		w.do("PATCH", "/api/v1/namespaces/"+name, "{}")
 		requests := w.memory.History().Requests
 		last := requests[len(requests)-1]
