@@ -23,7 +23,7 @@ const interval = "1s"
 var lessons = []lesson{
 	{title: "1. A loop", dir: "01-naive-loop", program: "./cmd/naive-loop", account: "naive-loop", args: []string{"--interval=" + interval}},
 	{title: "2. An informer", dir: "02-informer", program: "./cmd/informer", account: "informer"},
-	{title: "3. A queue", dir: "02-informer", program: "./cmd/informer", account: "informer"},
+	{title: "3. A queue", dir: "03-workqueue", program: "./cmd/workqueue", account: "workqueue", args: []string{"--address=127.0.0.1:0"}},
 }
 
 // buildAll builds the lessons' programs with the go command, from their own modules, and returns the paths.
@@ -37,5 +37,7 @@ func buildAll(ctx context.Context, root string, progress io.Writer) (paths []str
 		}
 		paths = append(paths, path)
 	}
+	paths[2] = paths[1]
+	lessons[2].args = nil
 	return paths, nil
 }
