@@ -179,6 +179,14 @@ func TestBackground(t *testing.T) {
 	require.Equal(t, 2, strings.Count(screen, "bash | goodbye"), "it is asked to end when the page does")
 }
 
+func TestAPageDoesNotDependOnWhatTheCallerTurnedOn(t *testing.T) {
+	t.Setenv("KUBE_CACHE_MUTATION_DETECTOR", "true")
+	t.Setenv("CALLERS_OWN", "kept")
+	_, _, err := playText(t, t.Context(), play.Player{Env: []string{"KUBE_GIVEN=yes"}},
+		console("$ echo \"[$KUBE_CACHE_MUTATION_DETECTOR] $CALLERS_OWN $KUBE_GIVEN\"", "[] kept yes"))
+	require.NoError(t, err)
+}
+
 func TestCountsWhatItChecked(t *testing.T) {
 	_, result, err := playText(t, t.Context(), play.Player{}, console("$ echo a", "a", "$ seq 3", "1", "..."))
 	require.NoError(t, err)
