@@ -55,12 +55,14 @@ test: ## Run all checks and tests, and play every page. No Docker
 	@$(MAKE) check
 	@$(MAKE) tests
 
-# Every module but the tools', which has no packages.
-modules = $(filter-out tools,$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*go.mod')))
+# Modules without packages of their own: they say which version of programs by others is used.
+pins = tools harness/others
+modules = $(filter-out $(pins),$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*go.mod')))
 
 .PHONY: check
 check: tools ## Check formatting, module files, vet, staticcheck, and builds without the workspace
 	@files=$$($$(go env GOROOT)/bin/gofmt -l $(modules)); if [ -n "$$files" ]; then echo "not formatted; run gofmt -w on:" $$files >&2; exit 1; fi
+	@for dir in $(pins); do (cd $$dir && GOWORK=off go mod tidy -diff) || exit 1; done
 	@for dir in $(modules); do \
 		echo "check $$dir"; \
 		(cd $$dir && export GOWORK=off && go mod tidy -diff && go build -o /dev/null ./... && go vet ./... && "$(CURDIR)/.workshop/bin/staticcheck" ./...) || exit 1; \
@@ -74,8 +76,8 @@ tests: tools ## Run the tests of every module with the race detector, on one con
 		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(patsubst %,./%/...,$(modules)))
 
 .PHONY: bench
-bench: ## Measure boots of the control plane, side by side with envtest's. BOOTS=10: how many
-	@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),10)"
+bench: ## Measure boots of the control plane beside envtest's, and requests through the recorder beside direct ones. BOOTS=10: how many. BENCH="--events 0": flags
+	@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),10)" $(BENCH)
 
 .PHONY: score
 score: ## Measure what lessons 1 to 3 cost and what they lose, side by side, into docs/score.md. SCORE="--pods 10": flags

@@ -1,8 +1,11 @@
-// Program bench measures boots of the workshop's control plane, side by side with those of envtest: the
-// kube-apiserver and etcd, as two processes, that controllers are commonly tested with.
+// Program bench measures what the workshop's own parts cost, each side by side with what would be there
+// without them.
 //
-// The two alternate within one run, on binaries of the same version built from the same modules, so
-// that whatever else the machine does falls on both.
+//   - Boots of the control plane, and those of envtest: the kube-apiserver and etcd, as two processes, that
+//     controllers are commonly tested with. Both are built from the same modules.
+//   - Requests and watches through the recording proxy, and without it.
+//
+// The two sides alternate within one run, so that whatever else the machine does falls on both.
 package main
 
 import (
@@ -24,10 +27,13 @@ import (
 
 func main() {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError) // not the global one, which controller-runtime adds to
-	boots := flags.Int("boots", 10, "how `many` boots to measure of ours and of envtest's each, 1 or more")
+	var o options
+	flags.IntVar(&o.boots, "boots", 10, "how `many` boots to measure of ours and of envtest's each; 0 for none")
+	flags.IntVar(&o.requests, "requests", 1000, "how `many` requests of each kind to measure through the proxy and without it; 0 for none")
+	flags.IntVar(&o.events, "events", 5000, "how `many` events a watch is sent through the proxy and without it; 0 for none")
 	_ = flags.Parse(os.Args[1:]) // it exits on an error
 	ctx := proc.Context()
-	err := run(ctx, *boots, flags.Args())
+	err := run(ctx, o, flags.Args())
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(os.Stderr, "bench: interrupted; everything it started has been stopped")
@@ -48,13 +54,40 @@ type boot struct {
 // bootLimit is a bound on one boot, which takes seconds.
 const bootLimit = 2 * time.Minute
 
-func run(ctx context.Context, boots int, rest []string) (err error) {
-	if boots < 1 {
-		return fmt.Errorf("--boots is %d; it must be 1 or more", boots)
+// options are the flags.
+type options struct{ boots, requests, events int }
+
+// mostEvents is what the API server keeps of what has changed, for watches that begin earlier.
+const mostEvents = 50000
+
+func run(ctx context.Context, o options, rest []string) error {
+	for flag, value := range map[string]int{"boots": o.boots, "requests": o.requests, "events": o.events} {
+		if value < 0 {
+			return fmt.Errorf("--%s is %d; it must be 0 or more", flag, value)
+		}
 	}
-	if len(rest) > 0 {
-		return fmt.Errorf("there is no argument %q; the only flag is --boots", rest[0])
+	switch {
+	case o.events > mostEvents:
+		return fmt.Errorf("--events is %d; it must be %d or less, because the API server keeps no more", o.events, mostEvents)
+	case len(rest) > 0:
+		return fmt.Errorf("there is no argument %q; the flags are --boots, --requests and --events", rest[0])
 	}
+	fmt.Printf("Kubernetes %s on %s/%s, %d CPUs\n", cluster.KubernetesVersion, runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	if o.boots > 0 {
+		fmt.Printf("\n%d boots of each, alternating\n\n", o.boots)
+		if err := benchBoots(ctx, o.boots); err != nil {
+			return err
+		}
+	}
+	if o.requests+o.events > 0 {
+		fmt.Printf("\n%d requests of each kind, and watches of %d events, alternating\n\n", o.requests, o.events)
+		return benchProxy(ctx, o.requests, o.events, os.Stdout)
+	}
+	return nil
+}
+
+// benchBoots measures boots of both kinds, and prints what came of it.
+func benchBoots(ctx context.Context, boots int) (err error) {
 	programs, err := build(ctx)
 	if err != nil {
 		return err
@@ -90,8 +123,6 @@ func run(ctx context.Context, boots int, rest []string) (err error) {
 			ours, envtests = append(ours, our), append(envtests, envtest)
 		}
 	}
-	fmt.Printf("Kubernetes %s on %s/%s, %d CPUs; %d boots of each, alternating\n\n",
-		cluster.KubernetesVersion, runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), boots)
 	return report(os.Stdout, ours, envtests)
 }
 

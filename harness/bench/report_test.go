@@ -1,6 +1,24 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
+
+func TestRowsOfTheProxy(t *testing.T) {
+	// Half of a millisecond is added most of the time, whatever the medians of the two ways differ by.
+	times := []pair{{0.001, 0.0015}, {0.002, 0.0025}, {0.010, 0.004}, {0.004, 0.0045}}
+	var out strings.Builder
+	latencyRow(&out, "GET", times)
+	if got, want := out.String(), "GET\t3.00 ms (10.00 ms)\t3.25 ms (4.50 ms)\t0.50 ms\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	out.Reset()
+	throughputRow(&out, "JSON", []pair{{1, 2}, {1, 4}, {2, 2}}, 100)
+	if got, want := out.String(), "JSON\t100 (50 – 100)\t50 (25 – 50)\t50 %\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
 
 func TestSummarize(t *testing.T) {
 	for _, test := range []struct {

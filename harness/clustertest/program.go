@@ -19,12 +19,12 @@ import (
 	"example.com/controllers/harness/cluster"
 )
 
-// BuildProgram builds a main package of the module in dir, and returns the path of the binary.
+// BuildProgram builds a main package with what the module in dir requires, and returns the path of the binary.
 func BuildProgram(t testing.TB, dir, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, pkg)
-	build.Dir = dir
+	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", pkg, err, out)
 	}
