@@ -145,7 +145,8 @@ func lostPanel(r results) *plot.Plot {
 		p.Add(bar, &names{centered: true, all: []name{{
 			text: strconv.Itoa(s.Lost), at: plotter.XY{X: float64(i), Y: float64(s.Lost)}, color: penOf(i).text,
 		}}})
-		titles = append(titles, s.Title)
+		number, _, _ := strings.Cut(s.Title, ".")
+		titles = append(titles, "lesson "+number)
 	}
 	p.NominalX(titles...)
 	p.X.Min, p.X.Max = -0.6, float64(len(titles))-0.4

@@ -114,7 +114,7 @@ func TestPicture(t *testing.T) {
 	for _, want := range []string{
 		pictureTitle, "What it costs when nothing happens; lesson 1 looks every 1s", costX, costY, lostTitle, "changes, of 7",
 		"1. A loop: 9600 KB", "2. An informer: 0 KB", "3. A queue: 0 KB", // at the lines
-		"1. A loop", "2. An informer", "3. A queue", // at the bars
+		"lesson 1", "lesson 2", "lesson 3", // at the bars
 		"10", "100", "1000", // both Pods and KB
 		"0", "0.1", "10000",
 	} {
