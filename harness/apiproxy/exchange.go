@@ -40,7 +40,10 @@ type exchange struct {
 	answer metadata
 }
 
-var errClientGone = errors.New("the client went away")
+var (
+	errClientGone = errors.New("the client went away")
+	errOnPurpose  = errors.New("broken off on purpose by the workshop's proxy")
+)
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if !p.enter() {
@@ -134,7 +137,19 @@ func (x *exchange) serve() error {
 			return context.Cause(x.ctx)
 		}
 	}
-	if x.plan.refusal != nil {
+	switch {
+	case x.plan.down != 0:
+		x.proxy.gate.close(x.plan.down)
+		return errOnPurpose
+	case x.plan.kill == Before:
+		x.proxy.kill()
+		return errOnPurpose
+	case x.plan.crash == Before:
+		x.proxy.crash()
+		return errOnPurpose
+	case x.plan.lost == LostRequest:
+		return errOnPurpose
+	case x.plan.refusal != nil && !x.plan.losesReply():
 		return x.refuse(x.plan.refusal)
 	}
 	if isUpgrade(x.in) {
@@ -149,7 +164,35 @@ func (x *exchange) serve() error {
 	defer response.Body.Close()
 	x.record.Status = response.StatusCode
 	x.learn(body)
+	if x.plan.losesReply() {
+		return x.lose(response)
+	}
 	return x.reply(response)
+}
+
+// lose takes the answer, and does not pass it on. What is recorded is what the API server answered.
+func (x *exchange) lose(response *http.Response) error {
+	through := newRelay(response.Body, func(data []byte) error {
+		x.record.Received += int64(len(data))
+		return nil
+	})
+	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	x.look(response, contentType, through)
+	if err := through.finish(); err != nil {
+		return err
+	}
+	switch {
+	case x.plan.kill == After:
+		x.proxy.kill()
+	case x.plan.crash == After:
+		x.proxy.crash()
+	case x.plan.refusal != nil:
+		status, received := x.record.Status, x.record.Received
+		err := x.refuse(x.plan.refusal)
+		x.record.Status, x.record.Received = status, received
+		return err
+	}
+	return errOnPurpose
 }
 
 // refuse answers in the API server's place, as it would.
@@ -203,6 +246,9 @@ func (x *exchange) forward(body *prefix) (*http.Response, error) {
 		out.Body = nil
 	}
 	dropHopByHop(out.Header)
+	if x.record.Verb == "watch" && x.plan.editsWatch() {
+		out.Header.Del("Accept-Encoding") // events that are compressed together cannot be taken apart
+	}
 	if out.Header.Get("User-Agent") == "" {
 		out.Header.Set("User-Agent", "") // or else Go would send its own
 	}
@@ -297,6 +343,9 @@ func (x *exchange) reply(response *http.Response) error {
 		}
 		return flush()
 	}
+	if isWatch && x.plan.editsWatch() {
+		return x.edit(response, contentType, write)
+	}
 	if isWatch {
 		return x.watch(response, contentType, write)
 	}
@@ -305,13 +354,19 @@ func (x *exchange) reply(response *http.Response) error {
 		x.record.Received += int64(len(data))
 		return write(data)
 	})
-	if x.hasObject(contentType) {
-		if from, err := decompressed(response, through); err == nil {
-			x.answer, _ = readMetadata(from) // as much as there is
-		}
-		x.conclude()
-	}
+	x.look(response, contentType, through)
 	return through.finish()
+}
+
+// look reads as much of the answer as it needs to know what came of the request.
+func (x *exchange) look(response *http.Response, contentType string, through *relay) {
+	if !x.hasObject(contentType) {
+		return
+	}
+	if from, err := decompressed(response, through); err == nil {
+		x.answer, _ = readMetadata(from) // as much as there is
+	}
+	x.conclude()
 }
 
 // hasObject says whether the answer is one of the API server's objects.

@@ -1,6 +1,7 @@
 package apiproxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,8 +15,8 @@ import (
 )
 
 // Fault is something that goes wrong on purpose: which requests it befalls, and what befalls them.
-// Several faults may befall the same request. Delays add up, the latest lateness wins, and so does the
-// first refusal.
+// Several faults may befall the same request. Delays add up, the latest lateness wins, and of each other
+// kind the first one does.
 type Fault struct {
 	// What the request is, as in a [history.Request]; "" is for any. Name is that of the request's path,
 	// which has none in a create. Agent is how the User-Agent begins.
@@ -26,7 +27,7 @@ type Fault struct {
 	From, To int
 
 	// Refuse is the HTTP status, 400 to 599, to answer with, and a matching Status object. The request
-	// never reaches the API server.
+	// never reaches the API server, unless Lost is "reply".
 	Refuse int
 	// RetryAfter, of a refusal with 429 or 5xx, is when the client is told to try again, in whole seconds.
 	// Without it, client-go does not retry by itself.
@@ -37,7 +38,42 @@ type Fault struct {
 
 	// Late, of a watch, is how long after it came each event reaches the client. They keep their order.
 	Late time.Duration
+
+	// Lost is what does not arrive: LostRequest or LostReply. The client's request breaks off; it cannot
+	// know which of the two it was. A lost reply with Refuse is answered with that status instead: as with
+	// 504, which says that it took too long, while in truth it was done.
+	Lost string
+
+	// Down is for how long nobody can connect, from this request on. All connections break, this
+	// request's too, before it has reached the API server.
+	Down time.Duration
+
+	// Kill and Crash call Options.Kill, which is to kill the controller, and Options.Crash, which is to kill
+	// the control plane: Before the request is sent on, or After the API server has answered. The client
+	// gets no answer.
+	Kill, Crash string
+
+	// Watch is what happens to a watch at one of its events: one of the Watch constants. The number of the
+	// event, from 1, is Event; bookmarks do not count, because they come when they like. Event 0 is the
+	// first.
+	Watch string
+	Event int
 }
+
+// What Fault.Lost, Kill, Crash and Watch may be; "" is for nothing.
+const (
+	LostRequest = "request" // the API server never hears of it
+	LostReply   = "reply"   // the API server does what it was asked, and nobody hears of that
+
+	Before = "before"
+	After  = "after"
+
+	WatchCut         = "cut"          // it breaks off before the event
+	WatchExpired     = "expired"      // instead of the event comes an ERROR: 410, the resourceVersion is too old
+	WatchUnobserved  = "unobserved"   // the event waits, and all after it, until the object's next one replaces it
+	WatchHeld        = "held"         // the event waits, and all after it, until Proxy.Release
+	WatchNoBookmarks = "no-bookmarks" // none comes, but the one that ends the initial events
+)
 
 // word is a key that says which requests a fault befalls.
 type word struct {
@@ -64,11 +100,25 @@ var durations = []struct {
 	{"retry-after", func(f *Fault) *time.Duration { return &f.RetryAfter }},
 	{"delay", func(f *Fault) *time.Duration { return &f.Delay }},
 	{"late", func(f *Fault) *time.Duration { return &f.Late }},
+	{"down", func(f *Fault) *time.Duration { return &f.Down }},
+}
+
+// choices are the keys with one of a few words.
+var choices = []struct {
+	key   string
+	field func(*Fault) *string
+	words []string
+}{
+	{"lost", func(f *Fault) *string { return &f.Lost }, []string{LostRequest, LostReply}},
+	{"kill", func(f *Fault) *string { return &f.Kill }, []string{Before, After}},
+	{"crash", func(f *Fault) *string { return &f.Crash }, []string{Before, After}},
+	{"watch", func(f *Fault) *string { return &f.Watch },
+		[]string{WatchCut, WatchExpired, WatchUnobserved, WatchHeld, WatchNoBookmarks}},
 }
 
 // ParseFault reads a fault from text such as "verb=delete,resource=pods,nth=2,refuse=500" or
-// "verb=watch,resource=pods,late=2s". nth is a number, a range as in 1-6, or one without an end as in 3-;
-// without it, every request that matches is meant. The other keys are the fields in lower case, and
+// "verb=watch,resource=pods,event=3,watch=cut". nth is a number, a range as in 1-6, or one without an end as
+// in 3-; without it, every request that matches is meant. The other keys are the fields in lower case, and
 // retry-after.
 func ParseFault(text string) (Fault, error) {
 	f, err := parseFault(text)
@@ -114,7 +164,17 @@ func (f *Fault) set(key, value string) (err error) {
 			return nil
 		}
 	}
+	for _, c := range choices {
+		if c.key == key {
+			*c.field(f) = value
+			return nil
+		}
+	}
 	switch key {
+	case "event":
+		if f.Event, err = strconv.Atoi(value); err != nil || f.Event < 1 {
+			return fmt.Errorf("event=%s is not a number from 1", value)
+		}
 	case "refuse":
 		if f.Refuse, err = strconv.Atoi(value); err != nil {
 			return fmt.Errorf("refuse=%s is not an HTTP status such as 500", value)
@@ -132,6 +192,10 @@ func (f *Fault) set(key, value string) (err error) {
 		for _, d := range durations {
 			keys = append(keys, d.key)
 		}
+		for _, c := range choices {
+			keys = append(keys, c.key)
+		}
+		keys = append(keys, "event")
 		return fmt.Errorf("there is no key %q; there are %s", key, strings.Join(keys, ", "))
 	}
 	return nil
@@ -185,6 +249,14 @@ func (f Fault) String() string {
 			add(d.key, value)
 		}
 	}
+	for _, c := range choices {
+		if value := *c.field(&f); value != "" {
+			add(c.key, value)
+		}
+	}
+	if f.Event != 0 {
+		add("event", f.Event)
+	}
 	return strings.Join(parts, ",")
 }
 
@@ -195,9 +267,26 @@ func (f Fault) check() error {
 			return fmt.Errorf("%s is %s; it must not be negative", d.key, value)
 		}
 	}
+	wrong := f.Refuse != 0 || f.Delay != 0 || f.Late != 0 || f.Down != 0
+	for _, c := range choices {
+		value := *c.field(&f)
+		wrong = wrong || value != ""
+		if value != "" && !slices.Contains(c.words, value) {
+			return fmt.Errorf("%s=%s is not one of %s", c.key, value, strings.Join(c.words, ", "))
+		}
+	}
 	switch {
-	case f.Refuse == 0 && f.Delay == 0 && f.Late == 0:
-		return errors.New("it says not what is to go wrong: give refuse=STATUS, delay=DURATION or late=DURATION")
+	case !wrong:
+		return errors.New("it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, " +
+			"late=DURATION, down=DURATION, lost=request or reply, watch=cut, expired, unobserved, held or no-bookmarks")
+	case f.Watch != "" && f.Verb != "watch":
+		return fmt.Errorf("watch=%s is for watches; add verb=watch", f.Watch)
+	case f.Event < 0 || f.Event != 0 && (f.Watch == "" || f.Watch == WatchNoBookmarks):
+		return errors.New("event is the number, from 1, of the event at which watch=cut, expired, unobserved or held happens")
+	case f.Lost == LostReply && f.Verb == "watch":
+		return errors.New("lost=reply is not for watches; give lost=request or watch=cut")
+	case f.Lost == LostRequest && f.Refuse != 0:
+		return errors.New("with lost=request there is no answer; take away refuse, or give lost=reply")
 	case f.Refuse != 0 && (f.Refuse < 400 || f.Refuse > 599):
 		return fmt.Errorf("refuse is %d; it must be an HTTP status from 400 to 599", f.Refuse)
 	case f.RetryAfter != 0 && f.Refuse != http.StatusTooManyRequests && f.Refuse < 500:
@@ -229,8 +318,11 @@ type counted struct {
 
 // plan is what is to go wrong with one request.
 type plan struct {
-	delay, late time.Duration
-	refusal     *Fault // or nil
+	delay, late, down time.Duration
+	refusal           *Fault // or nil
+	lost, kill, crash string
+	watch             *Fault // or nil
+	noBookmarks       bool
 }
 
 // plan counts a request and returns what is to go wrong with it.
@@ -246,24 +338,49 @@ func (p *Proxy) plan(r history.Request) plan {
 		}
 		todo.delay += f.Delay
 		todo.late = max(todo.late, f.Late)
+		todo.down = max(todo.down, f.Down)
 		if f.Refuse != 0 && todo.refusal == nil {
 			todo.refusal = &f.Fault
+		}
+		todo.lost = cmp.Or(todo.lost, f.Lost)
+		todo.kill = cmp.Or(todo.kill, f.Kill)
+		todo.crash = cmp.Or(todo.crash, f.Crash)
+		switch {
+		case f.Watch == WatchNoBookmarks:
+			todo.noBookmarks = true
+		case f.Watch != "" && todo.watch == nil:
+			todo.watch = &f.Fault
 		}
 	}
 	return todo
 }
 
+// editsWatch says whether something is to be done to the events.
+func (p plan) editsWatch() bool { return p.late != 0 || p.watch != nil || p.noBookmarks }
+
+// losesReply says whether the client is not to get the API server's answer.
+func (p plan) losesReply() bool { return p.lost == LostReply || p.kill == After || p.crash == After }
+
 // String says it in the words of the recording.
 func (p plan) String() string {
 	var parts []string
-	if p.delay != 0 {
-		parts = append(parts, fmt.Sprintf("delayed by %s", p.delay))
+	say := func(is bool, format string, values ...any) {
+		if is {
+			parts = append(parts, fmt.Sprintf(format, values...))
+		}
 	}
+	say(p.delay != 0, "delayed by %s", p.delay)
+	say(p.down != 0, "nobody can connect for %s", p.down)
+	say(p.lost != "", "%s lost", p.lost)
+	say(p.kill != "", "controller killed %s it", p.kill)
+	say(p.crash != "", "control plane killed %s it", p.crash)
 	if p.refusal != nil {
-		parts = append(parts, fmt.Sprintf("refused with %d", p.refusal.Refuse))
+		say(true, "refused with %d", p.refusal.Refuse)
 	}
-	if p.late != 0 {
-		parts = append(parts, fmt.Sprintf("events late by %s", p.late))
+	say(p.late != 0, "events late by %s", p.late)
+	if p.watch != nil {
+		say(true, "%s at event %d", p.watch.Watch, max(1, p.watch.Event))
 	}
+	say(p.noBookmarks, "no bookmarks")
 	return strings.Join(parts, ", ")
 }

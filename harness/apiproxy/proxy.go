@@ -48,6 +48,9 @@ type Options struct {
 	Record func(history.Record)
 	// Faults are what goes wrong on purpose.
 	Faults []Fault
+	// Kill and Crash are what faults with Kill and Crash call; each kills something and returns when it is
+	// dead. Without them, there can be no such faults.
+	Kill, Crash func()
 	// Keys are what the proxy proves itself with, and the token of [Proxy.Config]. With those of an
 	// earlier proxy at the same address, its clients go on. If it is nil, new ones are made.
 	Keys *Keys
@@ -65,6 +68,9 @@ type Proxy struct {
 	upstream  *identity
 	anonymous *identity // of requests that have credentials of their own, or none
 
+	gate        *gate
+	kill, crash func()
+
 	url        string // where clients find us
 	isLoopback bool   // only those on this machine
 	server     *http.Server
@@ -76,6 +82,7 @@ type Proxy struct {
 	mu         sync.Mutex
 	identities map[[sha256.Size]byte]*identity // by the hash of the token that stands for it
 	faults     []*counted
+	release    chan struct{}  // closed when what is held may go
 	stopped    bool           // no request is taken any more
 	requests   sync.WaitGroup // those that were
 }
@@ -97,6 +104,9 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 		seen:       newSeen(),
 		identities: map[[sha256.Size]byte]*identity{},
 		done:       make(chan struct{}),
+		release:    make(chan struct{}),
+		kill:       o.Kill,
+		crash:      o.Crash,
 	}
 	if p.record == nil {
 		p.record = func(history.Record) {}
@@ -126,11 +136,10 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 	if address == "" {
 		address = "127.0.0.1:0"
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
+	if p.gate, err = newGate(ctx, address); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	at := listener.Addr().(*net.TCPAddr)
+	at := p.gate.Addr().(*net.TCPAddr)
 	if at.IP.IsUnspecified() {
 		at = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.Port} // it is there, too
 	}
@@ -142,13 +151,13 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		ErrorLog:  log.New(io.Discard, "", 0), // of clients that do not trust us, and aborted requests
 	}
-	go p.run(listener)
+	go p.run()
 	return p, nil
 }
 
-func (p *Proxy) run(listener net.Listener) {
+func (p *Proxy) run() {
 	served := make(chan error, 1)
-	go func() { served <- p.server.ServeTLS(listener, "", "") }()
+	go func() { served <- p.server.ServeTLS(p.gate, "", "") }()
 	var err error
 	ended := false
 	select {

@@ -590,7 +590,7 @@ func TestStartRefuses(t *testing.T) {
 		"there is no API server to be a proxy of": {},
 		"address already in use":                  {Upstream: w.upstream, Listen: strings.TrimPrefix(w.URL(), "https://")},
 		"listen: ":                                {Upstream: w.upstream, Listen: "nonsense"},
-		`fault "verb=get": it says not what`:      {Upstream: w.upstream, Faults: []apiproxy.Fault{{Verb: "get"}}},
+		`fault "verb=get": it does not say what`:  {Upstream: w.upstream, Faults: []apiproxy.Fault{{Verb: "get"}}},
 		"use the proxy's certificate":             {Upstream: w.upstream, Keys: &apiproxy.Keys{}},
 		"find the API server's address":           {Upstream: &rest.Config{Host: "http://[::1"}},
 		"make a client of":                        {Upstream: &rest.Config{Host: "https://localhost", TLSClientConfig: rest.TLSClientConfig{CAFile: "/nowhere"}}},

@@ -2,8 +2,6 @@ package apiproxy
 
 import (
 	"bufio"
-	"bytes"
-	"context"
 	"net/http"
 	"time"
 
@@ -22,12 +20,6 @@ func (x *exchange) watch(response *http.Response, contentType string, write func
 		found.passed(data)
 		return write(data)
 	}
-	finish := func() error { return nil }
-	if x.plan.late > 0 {
-		queue := newQueue(x.ctx, x.plan.late)
-		// What is found is recorded when it is passed on, and that is not yet.
-		pass, finish = queue.put(found, write), queue.finish
-	}
 	through := newRelay(response.Body, pass)
 	found.read(response, contentType, through)
 	err := through.finish()
@@ -35,9 +27,6 @@ func (x *exchange) watch(response *http.Response, contentType string, write func
 		_ = pass(nil) // they were understood only after their last byte had been passed on
 	}
 	x.record.Received += found.unclaimed
-	if lateErr := finish(); err == nil {
-		err = lateErr
-	}
 	return err
 }
 
@@ -50,12 +39,8 @@ type events struct {
 
 // read reads the events of a watch, until it ends or is not understood.
 func (e *events) read(response *http.Response, contentType string, through *relay) {
-	readFrame, parse := readJSONFrame, parseJSONEvent
-	switch contentType {
-	case "application/json":
-	case "application/vnd.kubernetes.protobuf":
-		readFrame, parse = readProtobufFrame, parseProtobufEvent
-	default:
+	format, ok := formats[contentType]
+	if !ok {
 		return
 	}
 	plain, err := decompressed(response, through)
@@ -69,10 +54,10 @@ func (e *events) read(response *http.Response, contentType string, through *rela
 	}
 	var frame []byte
 	for {
-		if frame, err = readFrame(in, frame); err != nil {
+		if frame, err = format.read(in, frame); err != nil {
 			return
 		}
-		kind, m, err := parse(frame)
+		kind, m, err := format.parse(frame)
 		if err != nil {
 			return
 		}
@@ -91,22 +76,27 @@ func (e *events) read(response *http.Response, contentType string, through *rela
 }
 
 func (e *events) found(kind string, m metadata, size int) {
-	o := object{e.resource(), m.namespace, m.name}
+	e.waiting = append(e.waiting, e.event(kind, m, size))
+}
+
+// event returns the record of an event that has come, and remembers what it says of resourceVersions.
+func (x *exchange) event(kind string, m metadata, size int) history.Event {
+	o := object{x.resource(), m.namespace, m.name}
 	switch {
 	case kind == "ERROR":
 		m = metadata{} // of a Status
 	case kind == "BOOKMARK":
-		e.proxy.seen.version(o.resource, m.resourceVersion)
+		x.proxy.seen.version(o.resource, m.resourceVersion)
 	case kind == "DELETED":
-		e.proxy.seen.gone(o)
-		e.proxy.seen.version(o.resource, m.resourceVersion)
+		x.proxy.seen.gone(o)
+		x.proxy.seen.version(o.resource, m.resourceVersion)
 	default:
-		e.proxy.seen.object(o, m.resourceVersion)
+		x.proxy.seen.object(o, m.resourceVersion)
 	}
-	e.waiting = append(e.waiting, history.Event{
-		Request: e.record.ID, Type: kind, Group: e.record.Group, Resource: e.record.Resource,
+	return history.Event{
+		Request: x.record.ID, Type: kind, Group: x.record.Group, Resource: x.record.Resource,
 		Namespace: m.namespace, Name: m.name, UID: m.uid, ResourceVersion: m.resourceVersion, Bytes: size,
-	})
+	}
 }
 
 // passed records the events in data, which is about to be passed on.
@@ -140,60 +130,4 @@ func (e *events) deliver(claimed []history.Event) {
 		event.Time = now
 		e.proxy.recordEvent(event)
 	}
-}
-
-// queue passes things on late, in their order.
-type queue struct {
-	ctx   context.Context
-	late  time.Duration
-	items chan item
-	done  chan struct{}
-	err   error // once done
-}
-
-type item struct {
-	due    time.Time
-	data   []byte
-	events []history.Event
-}
-
-// queued is how many items may wait. When there are more, what comes next is later than it should be.
-const queued = 1 << 14
-
-func newQueue(ctx context.Context, late time.Duration) *queue {
-	return &queue{ctx: ctx, late: late, items: make(chan item, queued), done: make(chan struct{})}
-}
-
-// put starts the queue and returns what puts data into it.
-func (q *queue) put(found *events, write func([]byte) error) func([]byte) error {
-	go func() {
-		defer close(q.done)
-		for i := range q.items {
-			select {
-			case <-time.After(time.Until(i.due)):
-			case <-q.ctx.Done():
-				q.err = context.Cause(q.ctx)
-				return
-			}
-			found.deliver(i.events)
-			if q.err = write(i.data); q.err != nil {
-				return
-			}
-		}
-	}()
-	return func(data []byte) error {
-		select {
-		case q.items <- item{time.Now().Add(q.late), bytes.Clone(data), found.claim(data)}:
-			return nil
-		case <-q.done:
-			return q.err
-		}
-	}
-}
-
-// finish waits until everything has been passed on.
-func (q *queue) finish() error {
-	close(q.items)
-	<-q.done
-	return q.err
 }

@@ -44,11 +44,21 @@ acts as the user of the original kubeconfig while the proxy runs.
 
 A fault says which requests it befalls (verb, group, resource, subresource, namespace,
 name, agent: how the User-Agent begins; nth: 2, 1-6 or 3-, of those that match) and what
-happens to them (refuse: an HTTP status, with retry-after; delay; late: for the events
-of a watch):
+happens to them:
+
+  refuse=STATUS  answered with an error, and not done; with retry-after=DURATION
+  lost=reply     done, and the connection breaks; with refuse=504: done, and answered with that
+  lost=request   not done, and the connection breaks
+  delay=2s       sent on later
+  down=2s        for that long, nobody can connect
+  late=2s        (of a watch) all events come that much later
+  watch=cut      (of a watch) it breaks off before the event with the number event=N
+  watch=expired  ... or says there that the resourceVersion is too old
+  watch=unobserved    ... or leaves that event out, when the object's next one has come
+  watch=no-bookmarks  (of a watch) no bookmarks
 
   --fault verb=delete,resource=pods,nth=2,refuse=500
-  --fault verb=watch,resource=pods,late=2s
+  --fault verb=watch,resource=pods,nth=1,watch=cut,event=5
   --fault verb=update,subresource=status,nth=1-3,refuse=429,retry-after=1s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runProxy(cmd.Context(), f) },

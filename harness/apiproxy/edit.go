@@ -1,0 +1,264 @@
+package apiproxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"example.com/controllers/harness/history"
+)
+
+// format is how the events of a watch are written.
+type format struct {
+	read  func(in frames, frame []byte) ([]byte, error) // of one event
+	parse func(frame []byte) (kind string, m metadata, err error)
+	frame func(event []byte) []byte // is the opposite of read
+	// retype returns the event as one of another type.
+	retype func(event []byte, kind string) ([]byte, error)
+	// expired is an ERROR event that says that the resourceVersion is too old.
+	expired func() ([]byte, error)
+}
+
+// formats are those of the API server, by content type.
+var formats = map[string]format{
+	"application/json": {
+		read: readJSONFrame, parse: parseJSONEvent,
+		frame: func(event []byte) []byte { return append(event, '\n') },
+		retype: func(event []byte, kind string) ([]byte, error) {
+			var fields map[string]json.RawMessage
+			if err := json.Unmarshal(event, &fields); err != nil {
+				return nil, err
+			}
+			return json.Marshal(map[string]any{"type": kind, "object": fields["object"]})
+		},
+		expired: func() ([]byte, error) {
+			return json.Marshal(map[string]any{"type": "ERROR", "object": tooOld()})
+		},
+	},
+	"application/vnd.kubernetes.protobuf": {
+		read: readProtobufFrame, parse: parseProtobufEvent,
+		frame: func(event []byte) []byte {
+			return append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...)
+		},
+		retype: func(event []byte, kind string) ([]byte, error) {
+			var decoded metav1.WatchEvent
+			if err := decoded.Unmarshal(event); err != nil {
+				return nil, err
+			}
+			decoded.Type = kind
+			return decoded.Marshal()
+		},
+		expired: func() ([]byte, error) {
+			var object bytes.Buffer
+			if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(tooOld(), &object); err != nil {
+				return nil, err
+			}
+			return (&metav1.WatchEvent{Type: "ERROR", Object: runtime.RawExtension{Raw: object.Bytes()}}).Marshal()
+		},
+	},
+}
+
+// tooOld is what the API server sends when it no longer has what came after a resourceVersion.
+func tooOld() *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: http.StatusGone,
+		Message: "too old resource version, on purpose of the workshop's proxy",
+	}
+}
+
+// patience is how long an unobserved event waits for the one that replaces it.
+const patience = 2 * time.Second
+
+// editor passes on a watch event by event, and does to it what the plan says.
+type editor struct {
+	*exchange
+	format  format
+	write   func([]byte) error
+	waiting []waiting       // in their order
+	number  int             // of events that have come, without bookmarks
+	held    <-chan struct{} // while they are held
+}
+
+// waiting is an event that has come and has not been passed on.
+type waiting struct {
+	event  []byte
+	record history.Event
+	due    time.Time
+	hidden bool // it is passed on when nothing replaces it until due
+	last   bool // the watch ends here: with the event, or without if that is empty
+	err    error
+}
+
+// edit passes a watch on. Where it is not understood, it passes as it is.
+func (x *exchange) edit(response *http.Response, contentType string, write func([]byte) error) error {
+	format, ok := formats[contentType]
+	if !ok {
+		x.record.Fault += ": not done, as " + contentType + " is not understood"
+		return x.watch(response, contentType, write)
+	}
+	e := &editor{exchange: x, format: format, write: write}
+	ctx, cancel := context.WithCancel(x.ctx)
+	defer cancel()
+	coming, ended := make(chan []byte), make(chan error, 1)
+	go func() { // ends with the body, at the latest when our caller closes it
+		in := bufio.NewReader(response.Body)
+		for {
+			event, err := format.read(in, nil)
+			if err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case coming <- event:
+			case <-ctx.Done():
+				ended <- ctx.Err()
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		response.Body.Close()
+		<-ended
+	}()
+	finished := ended
+	for {
+		wait, done, err := e.passOn(finished == nil)
+		if done || err != nil {
+			return err
+		}
+		if finished == nil && len(e.waiting) == 0 {
+			return nil
+		}
+		var timer <-chan time.Time
+		if wait > 0 {
+			timer = time.After(wait)
+		}
+		select {
+		case event := <-coming:
+			if err := e.come(event); err != nil {
+				return err
+			}
+		case err := <-finished:
+			ended <- err // for the end
+			finished = nil
+			if !errors.Is(err, io.EOF) {
+				e.waiting = append(e.waiting, waiting{due: time.Now().Add(x.plan.late), last: true, err: err})
+			}
+		case <-timer:
+		case <-e.held:
+			e.held = nil
+		case <-x.ctx.Done():
+			return context.Cause(x.ctx)
+		}
+	}
+}
+
+// come takes an event that has come.
+func (e *editor) come(event []byte) error {
+	kind, m, err := e.format.parse(event)
+	if err != nil {
+		return err
+	}
+	w := waiting{event: event, due: time.Now().Add(e.plan.late)}
+	w.record = e.event(kind, m, 0)
+	if kind == "BOOKMARK" {
+		if e.plan.noBookmarks && !bytes.Contains(event, []byte(metav1.InitialEventsAnnotationKey)) {
+			return nil
+		}
+	} else {
+		e.number++
+		if f := e.plan.watch; f != nil && e.number == max(1, f.Event) {
+			switch f.Watch {
+			case WatchCut:
+				w = waiting{due: w.due, last: true, err: errOnPurpose}
+			case WatchExpired:
+				w.last = true
+				if w.event, err = e.format.expired(); err != nil {
+					return err
+				}
+				w.record = e.event("ERROR", metadata{}, 0)
+			case WatchUnobserved:
+				w.hidden = true
+				w.due = w.due.Add(patience)
+			case WatchHeld:
+				e.held = e.proxy.released()
+			}
+		}
+	}
+	e.waiting = append(e.waiting, w)
+	return nil
+}
+
+// passOn passes on what may go. It returns how long it takes until there is more that may, 0 for unknown;
+// and whether the watch has ended.
+func (e *editor) passOn(complete bool) (wait time.Duration, done bool, err error) {
+	for len(e.waiting) > 0 && e.held == nil {
+		first := &e.waiting[0]
+		if first.hidden && !complete {
+			replaced, err := e.replace()
+			if err != nil {
+				return 0, false, err
+			}
+			if replaced {
+				continue
+			}
+		}
+		if wait := time.Until(first.due); wait > 0 && !(first.hidden && complete) {
+			return wait, false, nil
+		}
+		w := *first
+		e.waiting = e.waiting[1:]
+		if len(w.event) > 0 {
+			framed := e.format.frame(w.event)
+			w.record.Bytes, w.record.Time = len(framed), time.Now()
+			e.proxy.recordEvent(w.record)
+			if err := e.write(framed); err != nil {
+				return 0, false, err
+			}
+		}
+		if w.last {
+			return 0, true, w.err
+		}
+	}
+	return 0, false, nil
+}
+
+// replace takes away the first event, if another one of the same object has come.
+func (e *editor) replace() (bool, error) {
+	hidden := e.waiting[0].record
+	for i := range e.waiting[1:] {
+		next := &e.waiting[1+i]
+		if next.record.Type == "BOOKMARK" || next.record.Namespace != hidden.Namespace || next.record.Name != hidden.Name {
+			continue
+		}
+		rest := e.waiting[1:]
+		if hidden.Type == "ADDED" {
+			switch next.record.Type {
+			case "MODIFIED": // of what the client has never heard of
+				var err error
+				if next.event, err = e.format.retype(next.event, "ADDED"); err != nil {
+					return false, err
+				}
+				next.record.Type = "ADDED"
+			case "DELETED":
+				rest = append(append([]waiting{}, rest[:i]...), rest[i+1:]...)
+			}
+		}
+		e.waiting = rest
+		return true, nil
+	}
+	return false, nil
+}
