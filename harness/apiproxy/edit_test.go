@@ -301,10 +301,10 @@ func TestLost(t *testing.T) {
 	}
 }
 
-func TestThereMustBeSomethingToKill(t *testing.T) {
+func TestThereMustBeSomethingToEnd(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
-	for _, fault := range []apiproxy.Fault{{Kill: apiproxy.Before}, {Crash: apiproxy.After}} {
-		require.ErrorContains(t, w.SetFaults(fault), "there is nothing here that it could kill")
+	for _, fault := range []apiproxy.Fault{{Kill: apiproxy.Before}, {Crash: apiproxy.After}, {Stop: apiproxy.Before}} {
+		require.ErrorContains(t, w.SetFaults(fault), "there is nothing here that it could end")
 	}
 }
 
@@ -355,4 +355,32 @@ func TestStopWhileDown(t *testing.T) {
 	_, err = client(t, w.Config()).Do(request)
 	require.Error(t, err)
 	require.NoError(t, w.Stop())
+}
+
+func TestStopIsAskedForAndTheRequestGoesOn(t *testing.T) {
+	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
+	var stopped atomic.Int64
+	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: w.memory.Record,
+		Faults: []apiproxy.Fault{{Stop: apiproxy.Before, From: 2, To: 2}}, Stop: func() { stopped.Add(1) }})
+	require.NoError(t, err)
+	defer proxy.Stop()
+	for range 3 {
+		response, _ := do(t, client(t, proxy.Config()), proxy.URL(), "GET", "/version", "")
+		require.Equal(t, 200, response.StatusCode)
+	}
+	require.EqualValues(t, 1, stopped.Load())
+	require.Equal(t, "controller told to stop before it", w.memory.History().Requests[1].Fault)
+}
+
+func TestFor(t *testing.T) {
+	const long = 50 * time.Millisecond
+	w := newWorld(t, func(http.ResponseWriter, *http.Request) {}, apiproxy.Fault{From: 2, Refuse: 500, For: long})
+	statusOf := func() int {
+		response, _ := w.do("GET", "/version", "")
+		return response.StatusCode
+	}
+	require.Equal(t, 200, statusOf())
+	time.Sleep(2 * long) // the time begins with the first that is refused
+	require.Equal(t, 500, statusOf())
+	eventually(t, "it is over", func() bool { return statusOf() == 200 })
 }

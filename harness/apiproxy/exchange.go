@@ -130,6 +130,9 @@ func (x *exchange) isStream() bool {
 
 // serve returns an error if the client is to see its connection break.
 func (x *exchange) serve() error {
+	if x.plan.stop {
+		x.proxy.stop()
+	}
 	if x.plan.delay > 0 {
 		select {
 		case <-time.After(x.plan.delay):

@@ -53,6 +53,13 @@ type Fault struct {
 	// gets no answer.
 	Kill, Crash string
 
+	// Stop, which is Before, calls Options.Stop, which is to ask the controller to stop. The request goes on:
+	// what a controller is at when it is asked to stop, it should finish.
+	Stop string
+
+	// For is for how long requests are befallen, from the first that is. 0 is for ever.
+	For time.Duration
+
 	// Watch is what happens to a watch at one of its events: one of the Watch constants. The number of the
 	// event, from 1, is Event; bookmarks do not count, because they come when they like. Event 0 is the
 	// first.
@@ -101,6 +108,7 @@ var durations = []struct {
 	{"delay", func(f *Fault) *time.Duration { return &f.Delay }},
 	{"late", func(f *Fault) *time.Duration { return &f.Late }},
 	{"down", func(f *Fault) *time.Duration { return &f.Down }},
+	{"for", func(f *Fault) *time.Duration { return &f.For }},
 }
 
 // choices are the keys with one of a few words.
@@ -112,6 +120,7 @@ var choices = []struct {
 	{"lost", func(f *Fault) *string { return &f.Lost }, []string{LostRequest, LostReply}},
 	{"kill", func(f *Fault) *string { return &f.Kill }, []string{Before, After}},
 	{"crash", func(f *Fault) *string { return &f.Crash }, []string{Before, After}},
+	{"stop", func(f *Fault) *string { return &f.Stop }, []string{Before}},
 	{"watch", func(f *Fault) *string { return &f.Watch },
 		[]string{WatchCut, WatchExpired, WatchUnobserved, WatchHeld, WatchNoBookmarks}},
 }
@@ -314,6 +323,14 @@ func (f *Fault) matches(r history.Request) bool {
 type counted struct {
 	Fault
 	count atomic.Int64
+	first atomic.Int64 // when it befell one first, in nanoseconds of Unix; 0 before
+}
+
+// over says whether the time is over for which the fault befalls requests. It begins with the first call.
+func (f *counted) over() bool {
+	now := time.Now().UnixNano()
+	f.first.CompareAndSwap(0, now)
+	return f.For != 0 && now-f.first.Load() > int64(f.For)
 }
 
 // plan is what is to go wrong with one request.
@@ -321,6 +338,7 @@ type plan struct {
 	delay, late, down time.Duration
 	refusal           *Fault // or nil
 	lost, kill, crash string
+	stop              bool
 	watch             *Fault // or nil
 	noBookmarks       bool
 }
@@ -333,7 +351,7 @@ func (p *Proxy) plan(r history.Request) plan {
 			continue
 		}
 		n := f.count.Add(1)
-		if n < int64(f.From) || f.To != 0 && n > int64(f.To) {
+		if n < int64(f.From) || f.To != 0 && n > int64(f.To) || f.over() {
 			continue
 		}
 		todo.delay += f.Delay
@@ -345,6 +363,7 @@ func (p *Proxy) plan(r history.Request) plan {
 		todo.lost = cmp.Or(todo.lost, f.Lost)
 		todo.kill = cmp.Or(todo.kill, f.Kill)
 		todo.crash = cmp.Or(todo.crash, f.Crash)
+		todo.stop = todo.stop || f.Stop != ""
 		switch {
 		case f.Watch == WatchNoBookmarks:
 			todo.noBookmarks = true
@@ -369,6 +388,7 @@ func (p plan) String() string {
 			parts = append(parts, fmt.Sprintf(format, values...))
 		}
 	}
+	say(p.stop, "controller told to stop before it")
 	say(p.delay != 0, "delayed by %s", p.delay)
 	say(p.down != 0, "nobody can connect for %s", p.down)
 	say(p.lost != "", "%s lost", p.lost)

@@ -49,8 +49,8 @@ type Options struct {
 	// Faults are what goes wrong on purpose.
 	Faults []Fault
 	// Kill and Crash are what faults with Kill and Crash call; each kills something and returns when it is
-	// dead. Without them, there can be no such faults.
-	Kill, Crash func()
+	// dead. Stop is called by faults with Stop, and asks for an end. Without them, there can be no such faults.
+	Kill, Crash, Stop func()
 	// Keys are what the proxy proves itself with, and the token of [Proxy.Config]. With those of an
 	// earlier proxy at the same address, its clients go on. If it is nil, new ones are made.
 	Keys *Keys
@@ -68,8 +68,8 @@ type Proxy struct {
 	upstream  *identity
 	anonymous *identity // of requests that have credentials of their own, or none
 
-	gate        *gate
-	kill, crash func()
+	gate              *gate
+	kill, crash, stop func()
 
 	url        string // where clients find us
 	isLoopback bool   // only those on this machine
@@ -107,6 +107,7 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 		release:    make(chan struct{}),
 		kill:       o.Kill,
 		crash:      o.Crash,
+		stop:       o.Stop,
 	}
 	if p.record == nil {
 		p.record = func(history.Record) {}

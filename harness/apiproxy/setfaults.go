@@ -12,8 +12,8 @@ func (p *Proxy) SetFaults(faults ...Fault) error {
 		if err := fault.check(); err != nil {
 			return fmt.Errorf("fault %q: %w", fault, err)
 		}
-		if fault.Kill != "" && p.kill == nil || fault.Crash != "" && p.crash == nil {
-			return fmt.Errorf("fault %q: there is nothing here that it could kill; that is for \"workshop torture\"", fault)
+		if fault.Kill != "" && p.kill == nil || fault.Crash != "" && p.crash == nil || fault.Stop != "" && p.stop == nil {
+			return fmt.Errorf("fault %q: there is nothing here that it could end; that is for \"workshop torture\"", fault)
 		}
 		fresh = append(fresh, &counted{Fault: fault})
 	}

@@ -108,6 +108,25 @@ func (c *Cluster) Stop() error {
 	return errors.Join(p.log.Close(), os.RemoveAll(p.dir))
 }
 
+// Crash kills the control plane of a cluster that Start started, as kill -9 does, and starts it again on
+// what it has left, at the same address if that is still free. Who waits for [Cluster.Done] is told of the
+// end; the cluster must not be used by others meanwhile.
+func (c *Cluster) Crash(ctx context.Context, o Options) error {
+	p := c.process
+	if p == nil {
+		return fmt.Errorf("%s is not ours to kill", c.Name)
+	}
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.exited
+	p.stdin.Close()
+	again, err := launch(ctx, o, p.cmd.Path, p.dir, false)
+	if err != nil {
+		return fmt.Errorf("start the control plane again: %w", err)
+	}
+	c.process = again.process
+	return p.log.Close()
+}
+
 // launch runs the control plane's program, at path, on dir and waits until it is ready. One that stays
 // is on its own from then on.
 func launch(ctx context.Context, o Options, path, dir string, stays bool) (*Cluster, error) {

@@ -22,6 +22,7 @@ import (
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/lesson"
+	"example.com/controllers/harness/manifest"
 	"example.com/controllers/harness/play"
 )
 
@@ -97,49 +98,12 @@ func (e *Env) kubectl(ctx context.Context, stdin, scratch string, args ...string
 	return out.String(), nil
 }
 
-// overlay moves a lesson's manifests to another namespace. What is in no namespace gets its name as a
-// suffix, so that tests which install the same manifests do not share roles.
-const overlay = `apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-namespace: %[1]s
-resources:
-- %[2]s
-transformers:
-- |-
-  apiVersion: builtin
-  kind: PrefixSuffixTransformer
-  metadata:
-    name: suffix
-  suffix: -%[1]s
-  fieldSpecs:
-  - kind: ClusterRole
-    path: metadata/name
-  - kind: ClusterRoleBinding
-    path: metadata/name
-`
-
 // Install applies the manifests of a directory with a kustomization, moved to the test's namespace,
 // and removes at the end what they made outside of it.
 func (e *Env) Install(manifests string) {
 	e.t.Helper()
 	dir := e.t.TempDir()
-	absolute, err := filepath.Abs(manifests)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	// A kustomization may only name others relative to itself, and links are followed first.
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		e.t.Fatal(err)
-	}
-	if absolute, err = filepath.EvalSymlinks(absolute); err != nil {
-		e.t.Fatal(err)
-	}
-	relative, err := filepath.Rel(dir, absolute)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	text := fmt.Sprintf(overlay, e.Namespace, relative)
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+	if err := manifest.Overlay(dir, e.Namespace, manifests); err != nil {
 		e.t.Fatal(err)
 	}
 	objects := e.Kubectl("kustomize", dir)

@@ -283,6 +283,13 @@ func (m *Memory) Record(r Record) {
 	m.records = append(m.records, r)
 }
 
+// Len returns how many records there are so far.
+func (m *Memory) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.records)
+}
+
 // History returns what has been recorded so far.
 func (m *Memory) History() *History {
 	m.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,23 +67,9 @@ none came), and what was done to it on purpose.`,
 			if err != nil {
 				return err
 			}
-			return listRequests(h)
+			return h.WriteRequests(os.Stdout)
 		},
 	}
 	s.addFlags(cmd.Flags())
 	return cmd
-}
-
-func listRequests(h *history.History) error {
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "TIME\tVERB\tRESOURCE\tOBJECT\tSTATUS\tFAULT")
-	for _, r := range h.Requests {
-		status := "-"
-		if r.Status != 0 {
-			status = fmt.Sprint(r.Status)
-		}
-		fmt.Fprintf(table, "%.3fs\t%s\t%s\t%s\t%s\t%s\n",
-			r.Start.Sub(h.Requests[0].Start).Seconds(), r.Verb, r.What(), r.Object(), status, r.Fault)
-	}
-	return table.Flush()
 }

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/torture"
+)
+
+// tortureFlags are the flags of "workshop torture".
+type tortureFlags struct {
+	scenario string
+	faults   []string
+	times    int
+	seed     uint64
+	seeds    int
+	parallel int
+	nodes    int
+	first    bool
+	json     bool
+	guarded  bool
+}
+
+func tortureCommand() *cobra.Command {
+	var f tortureFlags
+	cmd := &cobra.Command{
+		Use:   "torture --scenario FILE -- CONTROLLER [ARGUMENT]...",
+		Short: "Run a controller through a scenario, again and again, with everything going wrong once",
+		Long: `Run a controller through a scenario, again and again, each time with something else going
+wrong between it and the API server: errors, lost replies, broken watches, kills. In the
+end it says what the controller did wrong, by cause, and how to replay it.
+
+The controller may be any program. In its arguments, {kubeconfig} becomes the path of the
+kubeconfig that it has to use, and {namespace} the namespace that the run is in; several
+runs at a time need the latter.
+
+  workshop torture --scenario torture.yaml -- ./my-controller --kubeconfig={kubeconfig} --namespace={namespace}
+
+The scenario is a YAML file: manifests to apply, steps, when the job is done, what must
+always hold, and what may differ from a run in which nothing goes wrong. Its fields are
+documented in harness/torture/scenario.go. The exit status is 1 if anything failed.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !f.guarded {
+				return underGuard(cmd.Context())
+			}
+			return runTorture(cmd.Context(), f, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.scenario, "scenario", "", "file of the scenario")
+	flags.StringArrayVar(&f.faults, "fault", nil, "run only with this going wrong, as \"workshop proxy\" has it; may be given several times")
+	flags.IntVar(&f.times, "times", 1, "how often to run that")
+	flags.Uint64Var(&f.seed, "seed", 1, "first seed of --seeds")
+	flags.IntVar(&f.seeds, "seeds", 0, "run so many plans of two or three faults each, drawn at random; 0: one plan for each possible fault")
+	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what suits")
+	flags.IntVar(&f.nodes, "nodes", 6, "number of simulated nodes")
+	flags.BoolVar(&f.first, "first", false, "end with the first failure")
+	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
+	flags.BoolVar(&f.guarded, "guarded", false, "")
+	_ = flags.MarkHidden("guarded")
+	_ = cmd.MarkFlagRequired("scenario")
+	return cmd
+}
+
+// underGuard runs this command again under a guard, which ends whatever it has started, however it ends.
+func underGuard(ctx context.Context) error {
+	scratch, err := os.MkdirTemp("", "workshop-torture-")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find our own program: %w", err)
+	}
+	args := append([]string{os.Args[1], "--guarded"}, os.Args[2:]...)
+	cmd, err := guard.Command(scratch, self, args...)
+	if err != nil {
+		return err
+	}
+	null, err := os.Open(os.DevNull) // the file 3 that a guard hands on
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	cmd.ExtraFiles = []*os.File{null}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	alive, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	// A guard closes its output when the command has ended, and stays until we let it go.
+	var output errgroup.Group
+	for from, to := range map[*io.Writer]io.Writer{&cmd.Stdout: os.Stdout, &cmd.Stderr: os.Stderr} {
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		defer writer.Close()
+		*from = writer
+		output.Go(func() error {
+			defer reader.Close()
+			_, err := io.Copy(to, reader)
+			return err
+		})
+	}
+	err = cmd.Start()
+	for _, writer := range []io.Writer{cmd.Stdout, cmd.Stderr} {
+		writer.(*os.File).Close()
+	}
+	if err != nil {
+		return fmt.Errorf("start the guard: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- output.Wait() }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	_, _ = io.WriteString(alive, guard.Bye) // the guard may have been killed
+	alive.Close()
+	err = errors.Join(err, cmd.Wait())
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exitStatus(exit.ExitCode())
+	}
+	return err
+}
+
+func runTorture(ctx context.Context, f tortureFlags, command []string) error {
+	switch {
+	case f.times < 1 || f.seeds < 0 || f.parallel < 0 || f.nodes < 1:
+		return errors.New("--times and --nodes must be 1 or more, --seeds and --parallel 0 or more")
+	case len(f.faults) > 0 && f.seeds > 0:
+		return errors.New("give --fault or --seeds, not both")
+	}
+	scenario, err := torture.Read(f.scenario)
+	if err != nil {
+		return err
+	}
+	o := torture.Options{
+		Scenario: scenario, Command: command, Times: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel,
+		FirstOnly: f.first, Nodes: f.nodes, Progress: os.Stderr,
+	}
+	for _, text := range f.faults {
+		fault, err := apiproxy.ParseFault(text)
+		if err != nil {
+			return err
+		}
+		o.Faults = append(o.Faults, fault)
+	}
+	report, err := torture.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		err = report.WriteJSON(os.Stdout)
+	} else {
+		err = report.WriteText(os.Stdout, func(p torture.Plan) string {
+			return fmt.Sprintf("workshop torture --scenario %s %s -- %s", f.scenario, p, strings.Join(command, " "))
+		})
+	}
+	if err == nil && len(report.Failures()) > 0 {
+		return exitStatus(1)
+	}
+	return err
+}

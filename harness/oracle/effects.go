@@ -1,0 +1,88 @@
+package oracle
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"example.com/controllers/harness/history"
+)
+
+// Effects is what a controller's writes came to.
+type Effects struct {
+	// Did counts the writes that changed something, by what they did to what: "delete pods frontend-*".
+	Did map[string]int
+	// Needless counts the writes that could change nothing: no-ops, and those of what is not there any more or
+	// has changed since, as the API server itself said.
+	Needless int
+	// Excused is how many requests something was done to, or were broken off: each may be asked once more.
+	Excused int
+	// Tries is how many writes there were for each object, by "delete pods frontend-x".
+	Tries map[string]int
+}
+
+// EffectsOf counts them. Events and Leases are left out, unless they are among the resources that are looked
+// at. class names objects, see [States.Classes].
+func EffectsOf(h *history.History, namespace string, resources []string, class func(resource, name string) string) Effects {
+	e := Effects{Did: map[string]int{}, Tries: map[string]int{}}
+	looked := map[string]bool{}
+	for _, r := range resources {
+		looked[r] = true
+	}
+	for _, r := range h.Requests {
+		if r.Fault != "" || r.Error != "" || r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests {
+			e.Excused++
+		}
+		if !r.IsWrite() || !looked[r.Resource] && (r.Resource == "events" || r.Resource == "leases") {
+			continue
+		}
+		what := within(strings.TrimRight(fmt.Sprintf("%s %s %s", r.Verb, r.What(), class(r.Resource, r.Name)), " "), namespace)
+		e.Tries[fmt.Sprintf("%s %s %s", r.Verb, r.What(), r.Name)]++
+		isDone := r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices
+		switch {
+		case isDone && !r.NoOp:
+			e.Did[what]++
+		case isDone || r.Fault == "" && r.Error == "" && r.Status >= http.StatusBadRequest && r.Status < http.StatusInternalServerError &&
+			r.Status != http.StatusTooManyRequests:
+			e.Needless++
+		}
+	}
+	return e
+}
+
+// CompareEffects says what a controller did more or less of than it should have, or "". mayDiffer are the
+// beginnings of what may differ.
+func CompareEffects(want, got Effects, mayDiffer []string) (tooMuch, tooLittle string) {
+	names := map[string]bool{}
+	for name := range want.Did {
+		names[name] = true
+	}
+	for name := range got.Did {
+		names[name] = true
+	}
+	for _, name := range sorted(names) {
+		if startsWithAny(name, mayDiffer) {
+			continue
+		}
+		switch w, g := want.Did[name], got.Did[name]; {
+		case g > w && tooMuch == "":
+			tooMuch = fmt.Sprintf("%s: %d times, should be %d", name, g, w)
+		case g < w && tooLittle == "":
+			tooLittle = fmt.Sprintf("%s: %d times, should be %d", name, g, w)
+		}
+	}
+	if tooMuch == "" && got.Needless > want.Needless+got.Excused && !startsWithAny("needless", mayDiffer) {
+		tooMuch = fmt.Sprintf("%d writes that could change nothing; undisturbed it makes %d, and %d requests were disturbed",
+			got.Needless, want.Needless, got.Excused)
+	}
+	return tooMuch, tooLittle
+}
+
+func startsWithAny(text string, beginnings []string) bool {
+	for _, beginning := range beginnings {
+		if strings.HasPrefix(text, beginning) {
+			return true
+		}
+	}
+	return false
+}

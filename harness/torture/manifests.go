@@ -1,0 +1,147 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/manifest"
+)
+
+// placeholder stands for the namespace of a run until there is one.
+const placeholder = "torture-placeholder"
+
+// render returns the manifests, for the namespace placeholder.
+func (s *Scenario) render(ctx context.Context, kubectl, scratch string) (string, error) {
+	if len(s.Manifests) == 0 {
+		return "", nil
+	}
+	var paths []string
+	for _, m := range s.Manifests {
+		paths = append(paths, s.file(m))
+	}
+	dir, err := os.MkdirTemp(scratch, "kustomize-")
+	if err != nil {
+		return "", err
+	}
+	if err := manifest.Overlay(dir, placeholder, paths...); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(kubectl, "kubectl"), "kustomize", "--load-restrictor=LoadRestrictionsNone", dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("read the scenario's manifests: %w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return string(out), nil
+}
+
+// clients are ours, as administrator.
+type clients struct {
+	kubernetes.Interface
+	dynamic dynamic.Interface
+	mapper  *restmapper.DeferredDiscoveryRESTMapper
+}
+
+func newClients(c *cluster.Cluster) (*clients, error) {
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	var k clients
+	if k.Interface, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if k.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	k.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(k.Discovery()))
+	return &k, nil
+}
+
+// find returns the resource that a name such as "deployments.apps" stands for.
+func (k *clients) find(name string) (schema.GroupVersionResource, error) {
+	r := schema.ParseGroupResource(name).WithVersion("")
+	found, err := k.mapper.ResourceFor(r)
+	if meta.IsNoMatchError(err) {
+		k.mapper.Reset()
+		found, err = k.mapper.ResourceFor(r)
+	}
+	if err != nil {
+		return found, fmt.Errorf("resource %q: %w; name it by its plural and group, such as deployments.apps", name, err)
+	}
+	return found, nil
+}
+
+const fieldManager = "workshop-torture"
+
+// apply applies objects in their order.
+func (k *clients) apply(ctx context.Context, text, namespace string) error {
+	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(strings.ReplaceAll(text, placeholder, namespace)), 4096)
+	for {
+		var object unstructured.Unstructured
+		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read the scenario's manifests: %w", err)
+		}
+		if len(object.Object) == 0 {
+			continue
+		}
+		if _, err := k.applyOne(ctx, &object, namespace); err != nil {
+			return err
+		}
+	}
+}
+
+func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructured, namespace string) (wrote write, err error) {
+	kind := object.GroupVersionKind()
+	object = object.DeepCopy() // other runs have the same
+	var failed error
+	// A resource that was just defined takes a moment to be served.
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if failed = err; err != nil {
+			k.mapper.Reset()
+			return false, nil
+		}
+		var client dynamic.ResourceInterface = k.dynamic.Resource(mapping.Resource)
+		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			object.SetNamespace(namespace)
+			client = k.dynamic.Resource(mapping.Resource).Namespace(namespace)
+		}
+		var applied *unstructured.Unstructured
+		applied, failed = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		if failed == nil {
+			wrote = write{mapping.Resource.Resource, applied.GetResourceVersion()}
+		}
+		return failed == nil, nil
+	})
+	if err != nil {
+		return wrote, fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), errors.Join(failed, context.Cause(ctx)))
+	}
+	return wrote, nil
+}
+
+// write is one of ours.
+type write struct{ resource, resourceVersion string }

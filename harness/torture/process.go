@@ -1,0 +1,175 @@
+package torture
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// controller is the program under test, while it runs and after.
+type controller struct {
+	command []string
+	env     []string
+	fail    chan<- string // is told that it ended by itself
+
+	mu      sync.Mutex
+	cmd     *exec.Cmd
+	ended   chan struct{} // closed when it has
+	leaving bool          // we have asked it to, or killed it
+	log     bytes.Buffer  // of all that were started
+}
+
+// start starts the program.
+func (c *controller) start() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd != nil {
+		return nil
+	}
+	cmd := exec.Command(c.command[0], c.command[1:]...)
+	cmd.Env = c.env
+	cmd.Stdout, cmd.Stderr = c, c
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the controller: %w", err)
+	}
+	ended := make(chan struct{})
+	c.cmd, c.ended, c.leaving = cmd, ended, false
+	go func() {
+		err := cmd.Wait()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it may have started
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.leaving {
+			select {
+			case c.fail <- died(err, c.log.String()):
+			default: // it has been said
+			}
+		}
+		c.cmd = nil
+		close(ended)
+	}()
+	return nil
+}
+
+// Write takes what the program prints.
+func (c *controller) Write(text []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const most = 1 << 20
+	if c.log.Len() > most {
+		tail := bytes.Clone(c.log.Bytes()[c.log.Len()-most/2:])
+		c.log.Reset()
+		c.log.Write(tail)
+	}
+	return c.log.Write(text)
+}
+
+// leave signals the program, and returns a channel that is closed when it has ended; nil if it does not run.
+func (c *controller) leave(signal syscall.Signal) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd == nil {
+		return nil
+	}
+	c.leaving = true
+	_ = syscall.Kill(-c.cmd.Process.Pid, signal) // it may have just ended
+	return c.ended
+}
+
+// kill ends the program as kill -9 does.
+func (c *controller) kill() {
+	if ended := c.leave(syscall.SIGKILL); ended != nil {
+		<-ended
+	}
+}
+
+// grace is how long a program has to end, as the kubelet gives it.
+const grace = 30 * time.Second
+
+// stop asks the program to end, and says what is wrong with how it does, or "". status is how it should, or
+// -1 for any way.
+func (c *controller) stop(status int) string {
+	c.mu.Lock()
+	cmd := c.cmd
+	c.mu.Unlock()
+	ended := c.leave(syscall.SIGTERM)
+	if ended == nil {
+		return ""
+	}
+	select {
+	case <-ended:
+	case <-time.After(grace):
+		c.kill()
+		return fmt.Sprintf("it has not ended %s after SIGTERM", grace)
+	}
+	if is := cmd.ProcessState.ExitCode(); status >= 0 && is != status {
+		return fmt.Sprintf("it ends with %s after SIGTERM%s", cmd.ProcessState, lastWords(c.Log()))
+	}
+	return ""
+}
+
+// Log returns what the program has printed.
+func (c *controller) Log() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.log.String()
+}
+
+// died says how a program ended that was not to.
+func died(err error, log string) string {
+	status := "exit status 0"
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		status = exit.String()
+	}
+	return "it ended by itself, with " + status + lastWords(log)
+}
+
+// lastWords are the line of a log that says why, if there is one.
+func lastWords(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	for _, begin := range []string{"panic: ", "fatal error: ", "WARNING: DATA RACE", "F"} {
+		for _, line := range lines {
+			if strings.HasPrefix(line, begin) && (begin != "F" || len(line) > 5 && line[1] >= '0' && line[1] <= '9') {
+				return ": " + shorten(line)
+			}
+		}
+	}
+	if last := lines[len(lines)-1]; last != "" {
+		return ": " + shorten(last)
+	}
+	return ""
+}
+
+func shorten(line string) string {
+	const most = 160
+	if len(line) > most {
+		return line[:most] + "…"
+	}
+	return line
+}
+
+// environment is what the program gets: ours, and the mutation detector.
+func environment() []string {
+	return append(os.Environ(), "KUBE_CACHE_MUTATION_DETECTOR=true")
+}
+
+// awaitLeaving waits until somebody has asked the program to end.
+func (c *controller) awaitLeaving() {
+	for {
+		c.mu.Lock()
+		leaving := c.leaving || c.cmd == nil
+		c.mu.Unlock()
+		if leaving {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

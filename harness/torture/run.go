@@ -1,0 +1,539 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"encoding/json"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/oracle"
+)
+
+// Verdict is how a run went wrong, in the words of the table; "" for well.
+type Verdict string
+
+// The verdicts, the most telling first.
+const (
+	Well        Verdict = ""
+	Died        Verdict = "died"
+	NoStop      Verdict = "does not stop"
+	Lost        Verdict = "change lost"
+	Different   Verdict = "ends differently"
+	RuleBroken  Verdict = "rule broken"
+	TooMuch     Verdict = "did too much"
+	TooLittle   Verdict = "did too little"
+	NoRest      Verdict = "does not come to rest"
+	NotPossible Verdict = "could not be run" // it is nobody's fault but ours or the scenario's
+)
+
+// Outcome is what came of a run.
+type Outcome struct {
+	Plan    Plan
+	Verdict Verdict
+	Why     string // in a sentence
+	// Missed says that nothing was done to any request: what the plan aims at did not come.
+	Missed   bool
+	History  *history.History
+	Log      string // of the controller
+	Duration time.Duration
+}
+
+// observed is what the oracles compare.
+type observed struct {
+	end     []string // normalized
+	effects oracle.Effects
+}
+
+// arena is a control plane that runs are on.
+type arena struct {
+	cluster *cluster.Cluster
+	clients *clients
+	crash   func() // kills it and brings it back; nil where it is shared
+}
+
+// runner runs plans.
+type runner struct {
+	scenario *Scenario
+	rules    rules
+	command  []string // with {kubeconfig} and {namespace}
+	text     string   // manifests, for namespace placeholder
+	scratch  string
+	want     observed // of the undisturbed run
+
+	mu     sync.Mutex
+	number int
+}
+
+// run is one.
+type run struct {
+	*runner
+	arena      *arena
+	plan       Plan
+	namespace  string
+	resources  []schema.GroupVersionResource
+	states     *oracle.States
+	proxy      *apiproxy.Proxy
+	recording  history.Memory
+	controller *controller
+	failed     chan string // how the controller ended by itself
+	stopFault  string      // what was wrong when a fault told it to stop
+	stopping   sync.WaitGroup
+	parts      []time.Time // when a step began
+}
+
+// verdict is an error that is a verdict.
+type verdict struct {
+	Verdict
+	why string
+}
+
+func (v verdict) Error() string { return string(v.Verdict) + ": " + v.why }
+
+// do runs a plan. The error is for what ends all of it, such as Ctrl-C.
+func (r *runner) do(ctx context.Context, a *arena, plan Plan) (Outcome, observed, error) {
+	start := time.Now()
+	r.mu.Lock()
+	r.number++
+	one := &run{runner: r, arena: a, plan: plan, namespace: fmt.Sprintf("torture-%d-%d", os.Getpid(), r.number), failed: make(chan string, 1)}
+	r.mu.Unlock()
+	seen, err := one.do(ctx)
+	outcome := Outcome{Plan: plan, History: one.recording.History(), Duration: time.Since(start)}
+	if one.controller != nil {
+		outcome.Log = one.controller.Log()
+	}
+	outcome.Missed = len(plan.Faults) > 0 && !slices.ContainsFunc(outcome.History.Requests, func(q history.Request) bool { return q.Fault != "" })
+	var v verdict
+	switch {
+	case ctx.Err() != nil:
+		return outcome, seen, context.Cause(ctx)
+	case errors.As(err, &v):
+		outcome.Verdict, outcome.Why = v.Verdict, v.why
+	case err != nil:
+		outcome.Verdict, outcome.Why = NotPossible, err.Error()
+	}
+	return outcome, seen, nil
+}
+
+func (r *run) do(ctx context.Context) (seen observed, err error) {
+	k := r.arena.clients
+	_, err = k.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		return seen, fmt.Errorf("make namespace %s: %w", r.namespace, err)
+	}
+	defer func() { // it goes by itself; the next run has another
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = k.CoreV1().Namespaces().Delete(ctx, r.namespace, metav1.DeleteOptions{})
+	}()
+	if err := k.apply(ctx, r.text, r.namespace); err != nil {
+		return seen, err
+	}
+	for _, name := range r.scenario.Resources {
+		resource, err := k.find(name)
+		if err != nil {
+			return seen, err
+		}
+		r.resources = append(r.resources, resource)
+	}
+	if r.states, err = oracle.Watch(ctx, k.dynamic, r.namespace, r.resources); err != nil {
+		return seen, err
+	}
+	defer r.states.Stop()
+	if err := r.await(ctx, r.rules.ready); err != nil {
+		return seen, fmt.Errorf("the scenario's world does not get ready: %w", err)
+	}
+	for i, step := range r.scenario.Setup {
+		if err := r.await(ctx, r.rules.setup[i]); err != nil {
+			return seen, fmt.Errorf("setup %q cannot begin: %w", step.Name, err)
+		}
+		if err := r.doAll(ctx, step); err != nil {
+			return seen, err
+		}
+		if err := r.await(ctx, r.rules.ready); err != nil {
+			return seen, fmt.Errorf("the scenario's world does not get ready: %w", err)
+		}
+	}
+	if err := r.launch(ctx); err != nil {
+		return seen, err
+	}
+	defer func() {
+		r.stopping.Wait()
+		r.controller.kill()
+		err = errors.Join(err, r.proxy.Stop())
+	}()
+	if err := r.play(ctx); err != nil {
+		return seen, err
+	}
+	if err := r.rest(ctx); err != nil {
+		return seen, err
+	}
+	r.stopping.Wait()
+	if r.stopFault != "" {
+		return seen, verdict{NoStop, r.stopFault}
+	}
+	if wrong := r.controller.stop(r.scenario.StopsWith); wrong != "" {
+		return seen, verdict{NoStop, wrong}
+	}
+	if err := r.states.Err(); err != nil {
+		return seen, err
+	}
+	state, _ := r.states.Now()
+	seen.end = oracle.Normalize(state, r.namespace, r.scenario.mayDiffer)
+	seen.effects = oracle.EffectsOf(r.recording.History(), r.namespace, r.scenario.plurals(), r.states.Classes())
+	return seen, r.judge(seen)
+}
+
+// launch starts the proxy and the controller.
+func (r *run) launch(ctx context.Context) error {
+	upstream, err := r.arena.cluster.Config()
+	if err != nil {
+		return err
+	}
+	if r.scenario.Account != "" {
+		if upstream, err = r.arena.cluster.ServiceAccountConfig(ctx, r.namespace, r.scenario.Account); err != nil {
+			return err
+		}
+	} else {
+		upstream.QPS = 0 // client-go's own limit, as a controller has it
+	}
+	r.controller = &controller{env: environment(), fail: r.failed}
+	options := apiproxy.Options{
+		Upstream: upstream, Record: r.recording.Record, Faults: r.plan.Faults, Crash: r.arena.crash,
+		Kill: func() {
+			r.controller.kill()
+			r.again()
+		},
+		Stop: func() {
+			r.stopping.Go(func() {
+				if wrong := r.controller.stop(r.scenario.StopsWith); wrong != "" {
+					r.mu.Lock()
+					r.stopFault = wrong
+					r.mu.Unlock()
+				}
+				r.again()
+			})
+			r.controller.awaitLeaving()
+		},
+	}
+	// It outlives the controller, whose last requests are part of the recording.
+	if r.proxy, err = apiproxy.Start(context.WithoutCancel(ctx), options); err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(r.scratch, r.namespace+".kubeconfig")
+	if err := cluster.WriteKubeconfig(kubeconfig, r.proxy.Config(), r.namespace); err != nil {
+		return errors.Join(err, r.proxy.Stop())
+	}
+	fill := strings.NewReplacer("{kubeconfig}", kubeconfig, "{namespace}", r.namespace)
+	for _, word := range r.command {
+		r.controller.command = append(r.controller.command, fill.Replace(word))
+	}
+	if err := r.controller.start(); err != nil {
+		return errors.Join(err, r.proxy.Stop())
+	}
+	return nil
+}
+
+// again starts the controller after a fault has ended it, as a Deployment would.
+func (r *run) again() {
+	if err := r.controller.start(); err != nil {
+		select {
+		case r.failed <- err.Error():
+		default:
+		}
+	}
+}
+
+// play plays the steps.
+func (r *run) play(ctx context.Context) error {
+	r.parts = append(r.parts, time.Now())
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	if err := r.converge(ctx, "the start"); err != nil {
+		return err
+	}
+	for i, step := range r.scenario.Steps {
+		if err := r.await(ctx, r.rules.when[i]); err != nil {
+			return fmt.Errorf("step %q cannot begin: %w", step.Name, err)
+		}
+		r.parts = append(r.parts, time.Now())
+		if err := r.doAll(ctx, step); err != nil {
+			return err
+		}
+		if step.GoOn {
+			continue
+		}
+		if err := r.converge(ctx, step.Name); err != nil {
+			return err
+		}
+		if err := r.settle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// doAll does what is to be done in a step, and waits until we have heard of it ourselves.
+func (r *run) doAll(ctx context.Context, step Step) error {
+	for _, action := range step.Do {
+		writes, err := r.act(ctx, action)
+		if err != nil {
+			return err
+		}
+		for _, w := range writes {
+			for !r.states.Seen(w.resource, w.resourceVersion) && r.states.Err() == nil {
+				if err := r.pass(ctx, nil, look/10); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// pass waits for a time, or until the controller ends by itself.
+func (r *run) pass(ctx context.Context, changed <-chan struct{}, long time.Duration) error {
+	select {
+	case <-changed:
+		return nil
+	case <-time.After(long):
+		return nil
+	case why := <-r.failed:
+		return verdict{Died, why}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// look is how often it is looked at what does not tell us when it changes.
+const look = 50 * time.Millisecond
+
+// await waits until conditions hold that are not for the controller to bring about.
+func (r *run) await(ctx context.Context, rules *oracle.Rules) error {
+	const limit = 20 * time.Second
+	for begin := time.Now(); ; {
+		state, changed := r.states.Now()
+		broken := rules.Broken(state, nil)
+		if broken == "" {
+			return nil
+		}
+		if time.Since(begin) > limit {
+			return fmt.Errorf("%s, after %s", broken, limit)
+		}
+		if err := r.pass(ctx, changed, 4*look); err != nil {
+			return err
+		}
+	}
+}
+
+// settle waits until nothing has passed between the controller and the API server for a moment: it has heard
+// of everything, and has nothing to do. Where it does not settle, that is for others to judge.
+func (r *run) settle(ctx context.Context) error {
+	const moment, limit = 400 * time.Millisecond, 5 * time.Second
+	count, since := -1, time.Now()
+	for begin := time.Now(); time.Since(begin) < limit; {
+		if now := r.recording.Len(); now != count {
+			count, since = now, time.Now()
+		}
+		if count > 0 && time.Since(since) > moment {
+			return nil
+		}
+		if err := r.pass(ctx, nil, look); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// converge waits until the controller has done its job.
+func (r *run) converge(ctx context.Context, what string) error {
+	for begin := time.Now(); ; {
+		state, changed := r.states.Now()
+		broken := r.rules.converged.Broken(state, nil)
+		if broken == "" {
+			return nil
+		}
+		if err := r.states.Err(); err != nil {
+			return err
+		}
+		if time.Since(begin) > r.scenario.Patience.Duration {
+			return verdict{Lost, fmt.Sprintf("%s, %s after %s", within(broken, r.namespace), r.scenario.Patience.Duration, what)}
+		}
+		if err := r.pass(ctx, changed, 4*look); err != nil {
+			return err
+		}
+	}
+}
+
+func within(text, namespace string) string { return strings.ReplaceAll(text, namespace+"/", "") }
+
+// rest waits for the quiet time, in which nothing may be written.
+func (r *run) rest(ctx context.Context) error {
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	from := time.Now()
+	if err := r.pass(ctx, nil, r.scenario.Quiet.Duration); err != nil {
+		return err
+	}
+	quiet := r.recording.History().Between(from, time.Time{})
+	looked := r.scenario.plurals()
+	for _, w := range quiet.Writes() {
+		if (w.Resource == "events" || w.Resource == "leases") && !slices.Contains(looked, w.Resource) {
+			continue
+		}
+		return verdict{NoRest, fmt.Sprintf("%d writes in %s in which nothing happens, such as: %s %s %s",
+			len(quiet.Writes()), r.scenario.Quiet.Duration, w.Verb, w.What(), within(w.Object(), r.namespace))}
+	}
+	state, _ := r.states.Now()
+	if broken := r.rules.converged.Broken(state, nil); broken != "" {
+		return verdict{NoRest, "it was done, and then it was not any more: " + broken}
+	}
+	return nil
+}
+
+// judge compares what was seen with the undisturbed run, and with the rules.
+func (r *run) judge(seen observed) error {
+	if broken, change := r.rules.invariants.BrokenEver(r.states); broken != "" {
+		return verdict{RuleBroken, fmt.Sprintf("%s (%s %s %s)", broken, change.Type, change.Resource, change.Name())}
+	}
+	if err := r.judgeTries(); err != nil {
+		return err
+	}
+	if r.want.end == nil { // this is the undisturbed run
+		return nil
+	}
+	if different := oracle.Compare(r.want.end, seen.end); different != "" {
+		return verdict{Different, different}
+	}
+	tooMuch, tooLittle := oracle.CompareEffects(r.want.effects, seen.effects, r.scenario.MayDiffer.Writes)
+	switch {
+	case tooMuch != "":
+		return verdict{TooMuch, tooMuch}
+	case tooLittle != "":
+		return verdict{TooLittle, tooLittle}
+	}
+	return nil
+}
+
+// judgeTries looks for an object that was tried to be written too often between two steps.
+func (r *run) judgeTries() error {
+	most := r.scenario.MostTries
+	if most == 0 {
+		return nil
+	}
+	all := r.recording.History()
+	for i, from := range r.parts {
+		var to time.Time
+		if i+1 < len(r.parts) {
+			to = r.parts[i+1]
+		}
+		tries := oracle.EffectsOf(all.Between(from, to), r.namespace, r.scenario.plurals(), func(_, name string) string { return name }).Tries
+		for _, what := range slices.Sorted(maps.Keys(tries)) {
+			if tries[what] > most {
+				return verdict{NoRest, fmt.Sprintf("%s: tried %d times, should be %d at most", what, tries[what], most)}
+			}
+		}
+	}
+	return nil
+}
+
+// act does one action of a step.
+func (r *run) act(ctx context.Context, a Action) (writes []write, err error) {
+	k := r.arena.clients
+	switch {
+	case a.Pause.Duration != 0:
+		return nil, r.pass(ctx, nil, a.Pause.Duration)
+	case a.Controller == "stop":
+		r.stopping.Wait()
+		if wrong := r.controller.stop(r.scenario.StopsWith); wrong != "" {
+			return nil, verdict{NoStop, wrong}
+		}
+		return nil, nil
+	case a.Controller == "start":
+		return nil, r.controller.start()
+	case a.Apply != nil:
+		wrote, err := k.applyOne(ctx, &unstructured.Unstructured{Object: a.Apply}, r.namespace)
+		return []write{wrote}, err
+	}
+	ref := a.reference()
+	if ref == nil {
+		ref = a.Delete
+	}
+	resource, err := k.find(ref.Resource)
+	if err != nil {
+		return nil, err
+	}
+	client := k.dynamic.Resource(resource).Namespace(r.namespace)
+	names := []string{ref.Name}
+	if ref.Selector != "" {
+		list, err := client.List(ctx, metav1.ListOptions{LabelSelector: ref.Selector})
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", ref.Resource, err)
+		}
+		names = nil
+		for _, item := range list.Items {
+			names = append(names, item.GetName())
+		}
+	}
+	for _, name := range names {
+		if a.Delete != nil {
+			old, err := client.Get(ctx, name, metav1.GetOptions{})
+			if err == nil {
+				err = client.Delete(ctx, name, metav1.DeleteOptions{})
+			}
+			if err != nil {
+				return nil, fmt.Errorf("delete %s %s: %w", ref.Resource, name, err)
+			}
+			if err := r.gone(ctx, resource.Resource, old); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		merge, err := json.Marshal(a.Patch.Merge)
+		if err != nil {
+			return nil, err
+		}
+		patched, err := client.Patch(ctx, name, types.MergePatchType, merge, metav1.PatchOptions{FieldManager: fieldManager})
+		if err != nil {
+			return nil, fmt.Errorf("patch %s %s: %w", ref.Resource, name, err)
+		}
+		writes = append(writes, write{resource.Resource, patched.GetResourceVersion()})
+	}
+	return writes, nil
+}
+
+// gone waits until we have heard that an object is being deleted or is no more.
+func (r *run) gone(ctx context.Context, resource string, old *unstructured.Unstructured) error {
+	if !slices.Contains(r.scenario.plurals(), resource) {
+		return nil
+	}
+	for {
+		state, changed := r.states.Now()
+		object, ok := state[resource][old.GetName()]
+		now := unstructured.Unstructured{Object: object}
+		if !ok || now.GetUID() != old.GetUID() || now.GetDeletionTimestamp() != nil {
+			return r.states.Err()
+		}
+		if err := r.pass(ctx, changed, 4*look); err != nil {
+			return err
+		}
+	}
+}

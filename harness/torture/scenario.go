@@ -1,0 +1,229 @@
+// Package torture runs a controller again and again through the same scenario, each time with something else
+// going wrong on the wire, and says what came of it. It works on any controller that takes a kubeconfig.
+package torture
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"example.com/controllers/harness/oracle"
+)
+
+// Scenario is what a controller is put through, and what may be expected of it. It is a YAML file.
+type Scenario struct {
+	// Manifests are files, or directories with a kustomization.yaml, relative to the scenario's file. They are
+	// applied to a namespace of each run's own before the controller is started.
+	Manifests []string `json:"manifests"`
+	// Account is the ServiceAccount of the manifests whose rights the controller has; "" for an administrator.
+	Account string `json:"account,omitempty"`
+	// Resources are what counts of the world, by plural and group: pods, deployments.apps.
+	Resources []string `json:"resources"`
+
+	// Ready must hold before the controller is started.
+	Ready []oracle.Condition `json:"ready,omitempty"`
+	// Setup is what happens before it is started. After each of its steps, Ready must hold again.
+	Setup []Step `json:"setup,omitempty"`
+	// Steps are what happens then. After each, and at the start, it is waited until Converged holds.
+	Steps []Step `json:"steps"`
+	// Converged is when the controller has done its job.
+	Converged []oracle.Condition `json:"converged"`
+	// Patience is how long that may take, when something goes wrong, before the change counts as lost. 30s.
+	Patience metav1.Duration `json:"patience,omitempty"`
+	// Quiet is how long nothing must be written in the end. 2s.
+	Quiet metav1.Duration `json:"quiet,omitempty"`
+
+	// Invariants must hold in every state, in the order of etcd.
+	Invariants []oracle.Condition `json:"invariants,omitempty"`
+	// MostTries is how often one object may be tried to be written, the same way, between two steps. 0: any.
+	MostTries int `json:"mostTries,omitempty"`
+
+	MayDiffer MayDiffer `json:"mayDiffer,omitempty"`
+	// StopsWith is the status with which the controller ends at SIGTERM. -1: any, as for one that does not
+	// handle it. 0.
+	StopsWith int `json:"stopsWith,omitempty"`
+
+	path      string
+	mayDiffer []oracle.Path
+}
+
+// MayDiffer is what need not be as in the undisturbed run.
+type MayDiffer struct {
+	// Fields in the end: "pods: spec.nodeName", where "*" is any part.
+	Fields []string `json:"fields,omitempty"`
+	// Writes are the beginnings of writes whose number may be another: "update foos/status"; and "needless",
+	// the writes that could change nothing.
+	Writes []string `json:"writes,omitempty"`
+}
+
+// Step is something that happens.
+type Step struct {
+	Name string `json:"name"`
+	// When must hold before.
+	When []oracle.Condition `json:"when,omitempty"`
+	Do   []Action           `json:"do"`
+	// GoOn is to go on with the next step without waiting.
+	GoOn bool `json:"goOn,omitempty"`
+}
+
+// Action is one of these.
+type Action struct {
+	// Patch merges something into an object.
+	Patch *Patch `json:"patch,omitempty"`
+	// Apply makes an object, or changes what is different.
+	Apply map[string]any `json:"apply,omitempty"`
+	// Delete deletes an object.
+	Delete *Reference `json:"delete,omitempty"`
+	// Controller is "stop" or "start".
+	Controller string `json:"controller,omitempty"`
+	// Pause waits.
+	Pause metav1.Duration `json:"pause,omitempty"`
+}
+
+// Reference names an object of the run's namespace.
+type Reference struct {
+	Resource string `json:"resource"` // plural and group, as in Scenario.Resources
+	Name     string `json:"name,omitempty"`
+	Selector string `json:"selector,omitempty"` // of labels, in place of a name: all of them
+}
+
+// Patch is a merge patch.
+type Patch struct {
+	Reference `json:",inline"`
+	Merge     map[string]any `json:"merge"`
+}
+
+// Read reads a scenario.
+func Read(path string) (*Scenario, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the scenario: %w", err)
+	}
+	var s Scenario
+	if err := yaml.UnmarshalStrict(text, &s); err != nil {
+		return nil, fmt.Errorf("read the scenario %s: %w", path, err)
+	}
+	if s.path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	s.Patience.Duration = cmp.Or(s.Patience.Duration, 30*time.Second)
+	s.Quiet.Duration = cmp.Or(s.Quiet.Duration, 2*time.Second)
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("the scenario %s: %w", path, err)
+	}
+	return &s, nil
+}
+
+func (s *Scenario) check() error {
+	switch {
+	case len(s.Resources) == 0:
+		return errors.New("resources is empty; name what counts, such as pods")
+	case len(s.Converged) == 0:
+		return errors.New("converged is empty; say when the controller has done its job")
+	case s.Patience.Duration < 0 || s.Quiet.Duration < 0:
+		return errors.New("patience and quiet must not be negative")
+	case s.MostTries < 0:
+		return errors.New("mostTries must not be negative")
+	}
+	for i, step := range slices.Concat(s.Setup, s.Steps) {
+		if len(step.Do) == 0 {
+			return fmt.Errorf("step %d: there is nothing in do", i+1)
+		}
+		for _, a := range step.Do {
+			if err := a.check(); err != nil {
+				return fmt.Errorf("step %d: %w", i+1, err)
+			}
+		}
+	}
+	for _, manifest := range s.Manifests {
+		if _, err := os.Stat(s.file(manifest)); err != nil {
+			return fmt.Errorf("manifests: %w", err)
+		}
+	}
+	for _, text := range s.MayDiffer.Fields {
+		path, err := oracle.ParsePath(text)
+		if err != nil {
+			return fmt.Errorf("mayDiffer.fields: %w", err)
+		}
+		s.mayDiffer = append(s.mayDiffer, path)
+	}
+	_, err := s.compile()
+	return err
+}
+
+func (a Action) check() error {
+	count := 0
+	for _, is := range []bool{a.Patch != nil, a.Apply != nil, a.Delete != nil, a.Controller != "", a.Pause.Duration != 0} {
+		if is {
+			count++
+		}
+	}
+	switch {
+	case count != 1:
+		return errors.New("each entry of do is one of patch, apply, delete, controller, pause")
+	case a.Controller != "" && a.Controller != "stop" && a.Controller != "start":
+		return fmt.Errorf("controller is %q; it must be stop or start", a.Controller)
+	}
+	for _, r := range []*Reference{a.Delete, a.reference()} {
+		if r != nil && (r.Resource == "" || (r.Name == "") == (r.Selector == "")) {
+			return errors.New("patch and delete need a resource, and either a name or a selector")
+		}
+	}
+	return nil
+}
+
+func (a Action) reference() *Reference {
+	if a.Patch == nil {
+		return nil
+	}
+	return &a.Patch.Reference
+}
+
+func (s *Scenario) file(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(s.path), name)
+}
+
+// plurals are the resources without their groups.
+func (s *Scenario) plurals() []string {
+	var plurals []string
+	for _, r := range s.Resources {
+		plural, _, _ := strings.Cut(r, ".")
+		plurals = append(plurals, plural)
+	}
+	return plurals
+}
+
+// rules are the conditions, understood.
+type rules struct {
+	ready, converged, invariants *oracle.Rules
+	setup, when                  []*oracle.Rules // by step
+}
+
+func (s *Scenario) compile() (r rules, err error) {
+	read := func(what string, conditions []oracle.Condition) *oracle.Rules {
+		rules, readErr := oracle.NewRules(s.plurals(), conditions)
+		if readErr != nil && err == nil {
+			err = fmt.Errorf("%s: %w", what, readErr)
+		}
+		return rules
+	}
+	r.ready, r.converged, r.invariants = read("ready", s.Ready), read("converged", s.Converged), read("invariants", s.Invariants)
+	for _, step := range s.Setup {
+		r.setup = append(r.setup, read(fmt.Sprintf("setup %q", step.Name), step.When))
+	}
+	for _, step := range s.Steps {
+		r.when = append(r.when, read(fmt.Sprintf("step %q", step.Name), step.When))
+	}
+	return r, err
+}
