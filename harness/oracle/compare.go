@@ -44,7 +44,10 @@ var randomVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 func Normalize(state State, namespace string, mayDiffer []Path) []string {
 	var texts []string
 	for _, resource := range sorted(state) {
-		for _, object := range state[resource] {
+		for name, object := range state[resource] {
+			if name == rootCA {
+				continue
+			}
 			data, err := json.Marshal(object)
 			if err != nil {
 				continue // it has come as JSON

@@ -12,6 +12,11 @@ import (
 type Effects struct {
 	// Did counts the writes that changed something, by what they did to what: "delete pods frontend-*".
 	Did map[string]int
+	// Unknown counts those of which nobody was told whether they were done.
+	Unknown map[string]int
+	// Changes counts how often objects came and went, whoever it was: see [States.Counts]. It is nil where that
+	// is not known.
+	Changes map[string]int
 	// Needless counts the writes that could change nothing: no-ops, and those of what is not there any more or
 	// has changed since, as the API server itself said.
 	Needless int
@@ -24,7 +29,7 @@ type Effects struct {
 // EffectsOf counts them. Events and Leases are left out, unless they are among the resources that are looked
 // at. class names objects, see [States.Classes].
 func EffectsOf(h *history.History, namespace string, resources []string, class func(resource, name string) string) Effects {
-	e := Effects{Did: map[string]int{}, Tries: map[string]int{}}
+	e := Effects{Did: map[string]int{}, Unknown: map[string]int{}, Tries: map[string]int{}}
 	looked := map[string]bool{}
 	for _, r := range resources {
 		looked[r] = true
@@ -42,6 +47,8 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 		switch {
 		case isDone && !r.NoOp:
 			e.Did[what]++
+		case r.Status == 0:
+			e.Unknown[what]++
 		case isDone || r.Fault == "" && r.Error == "" && r.Status >= http.StatusBadRequest && r.Status < http.StatusInternalServerError &&
 			r.Status != http.StatusTooManyRequests:
 			e.Needless++
@@ -53,27 +60,38 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 // CompareEffects says what a controller did more or less of than it should have, or "". mayDiffer are the
 // beginnings of what may differ.
 func CompareEffects(want, got Effects, mayDiffer []string) (tooMuch, tooLittle string) {
+	if want.Changes != nil && got.Changes != nil {
+		tooMuch, tooLittle = differ(want.Changes, got.Changes, nil, mayDiffer)
+	}
+	if tooMuch+tooLittle == "" {
+		tooMuch, tooLittle = differ(want.Did, got.Did, got.Unknown, mayDiffer)
+	}
+	if tooMuch == "" && got.Needless > want.Needless+got.Excused && !startsWithAny("needless", mayDiffer) {
+		tooMuch = fmt.Sprintf("%d writes that could change nothing; undisturbed it makes %d, and %d requests were disturbed",
+			got.Needless, want.Needless, got.Excused)
+	}
+	return tooMuch, tooLittle
+}
+
+// differ compares counts. unknown may have to be added to got.
+func differ(want, got, unknown map[string]int, mayDiffer []string) (tooMuch, tooLittle string) {
 	names := map[string]bool{}
-	for name := range want.Did {
+	for name := range want {
 		names[name] = true
 	}
-	for name := range got.Did {
+	for name := range got {
 		names[name] = true
 	}
 	for _, name := range sorted(names) {
 		if startsWithAny(name, mayDiffer) {
 			continue
 		}
-		switch w, g := want.Did[name], got.Did[name]; {
+		switch w, g := want[name], got[name]; {
 		case g > w && tooMuch == "":
 			tooMuch = fmt.Sprintf("%s: %d times, should be %d", name, g, w)
-		case g < w && tooLittle == "":
+		case g+unknown[name] < w && tooLittle == "":
 			tooLittle = fmt.Sprintf("%s: %d times, should be %d", name, g, w)
 		}
-	}
-	if tooMuch == "" && got.Needless > want.Needless+got.Excused && !startsWithAny("needless", mayDiffer) {
-		tooMuch = fmt.Sprintf("%d writes that could change nothing; undisturbed it makes %d, and %d requests were disturbed",
-			got.Needless, want.Needless, got.Excused)
 	}
 	return tooMuch, tooLittle
 }

@@ -10,7 +10,6 @@ package oracle
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,8 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // Object is an object as JSON has it. Who gets one from here must not change it.
@@ -85,7 +82,13 @@ type States struct {
 	changes []Change
 	changed chan struct{} // closed at the next change
 	failed  error
+	since   map[string]time.Time // when the watch of a resource began to fail
+	gaps    int
+	mark    int // of changes, where Counts begins
 }
+
+// rootCA is the ConfigMap that each namespace gets, when it gets it.
+const rootCA = "kube-root-ca.crt"
 
 // Watch begins to watch. Everything is kept from the present state on, until Stop is called. A watch that
 // breaks goes on where it was; one that cannot is an error, of [States.Err].
@@ -114,42 +117,107 @@ func (s *States) watch(ctx context.Context, client dynamic.ResourceInterface, re
 	s.now[resource] = maps.Clone(s.start[resource])
 	s.seen[resource], _ = strconv.ParseUint(list.GetResourceVersion(), 10, 64)
 	s.mu.Unlock()
-	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), watcher{client})
-	if err != nil {
-		return err
-	}
 	s.work.Go(func() {
-		defer watcher.Stop()
-		for {
-			select {
-			case event, ok := <-watcher.ResultChan():
-				if !ok {
-					s.fail(ctx, errors.New("the watch ended"))
-					return
-				}
-				object, is := event.Object.(*unstructured.Unstructured)
-				if event.Type == watch.Error || !is {
-					s.fail(ctx, fmt.Errorf("the watch of %s failed: %w", resource, apierrors.FromObject(event.Object)))
-					return
-				}
-				s.see(event.Type, resource, object)
-			case <-ctx.Done():
-				return
+		from := list.GetResourceVersion()
+		for ctx.Err() == nil {
+			if from, err = s.follow(ctx, client, resource, from); err == nil {
+				continue
+			}
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+				from, err = s.catchUp(ctx, client, resource)
+			}
+			if err != nil {
+				s.retry(ctx, resource, err)
 			}
 		}
 	})
 	return nil
 }
 
-// watcher is what a RetryWatcher asks for.
-type watcher struct{ client dynamic.ResourceInterface }
-
-// WatchWithContext implements cache.WatcherWithContext.
-func (w watcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	return w.client.Watch(ctx, options)
+// follow watches from a resourceVersion on until the watch ends. It returns how far it came.
+func (s *States) follow(ctx context.Context, client dynamic.ResourceInterface, resource, from string) (string, error) {
+	watcher, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true})
+	if err != nil {
+		return from, err
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		object, is := event.Object.(*unstructured.Unstructured)
+		if event.Type == watch.Error || !is {
+			return from, apierrors.FromObject(event.Object)
+		}
+		s.recover(resource)
+		s.see(event.Type, resource, object)
+		from = object.GetResourceVersion()
+	}
+	return from, nil
 }
 
-var _ cache.WatcherWithContext = watcher{}
+// catchUp asks for what there is now, where it is too late to be told of each change. The states between are
+// not known.
+func (s *States) catchUp(ctx context.Context, client dynamic.ResourceInterface, resource string) (from string, err error) {
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "0", err
+	}
+	s.mu.Lock()
+	s.gaps++
+	before := maps.Clone(s.now[resource])
+	s.mu.Unlock()
+	for _, item := range list.Items {
+		old := before[item.GetName()]
+		delete(before, item.GetName())
+		switch {
+		case old == nil:
+			s.see(watch.Added, resource, &item)
+		case field(old, "metadata", "resourceVersion") != item.GetResourceVersion():
+			s.see(watch.Modified, resource, &item)
+		}
+	}
+	for _, object := range before {
+		gone := (&unstructured.Unstructured{Object: object}).DeepCopy()
+		gone.SetResourceVersion(list.GetResourceVersion())
+		s.see(watch.Deleted, resource, gone)
+	}
+	return list.GetResourceVersion(), nil
+}
+
+// patience is how long a watch that cannot be had is tried for.
+const patience = time.Minute
+
+// retry waits a moment after an error. One that lasts is why states are missing.
+func (s *States) retry(ctx context.Context, resource string, err error) {
+	s.mu.Lock()
+	if s.since == nil {
+		s.since = map[string]time.Time{}
+	}
+	if s.since[resource].IsZero() {
+		s.since[resource] = time.Now()
+	}
+	if s.failed == nil && time.Since(s.since[resource]) > patience {
+		s.failed = fmt.Errorf("the watch of %s failed: %w", resource, err)
+		s.tell()
+	}
+	s.mu.Unlock()
+	select {
+	case <-time.After(100 * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
+
+// recover is told that a watch works.
+func (s *States) recover(resource string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.since, resource)
+}
+
+// Gaps returns how often states were missed, because an API server that had been restarted did not know them.
+func (s *States) Gaps() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gaps
+}
 
 func (s *States) see(kind watch.EventType, resource string, object *unstructured.Unstructured) {
 	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
@@ -166,15 +234,6 @@ func (s *States) see(kind watch.EventType, resource string, object *unstructured
 	}
 	s.seen[resource] = max(s.seen[resource], version)
 	s.changes = append(s.changes, change)
-	s.tell()
-}
-
-func (s *States) fail(ctx context.Context, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if ctx.Err() == nil && s.failed == nil {
-		s.failed = err
-	}
 	s.tell()
 }
 
@@ -231,6 +290,26 @@ func (s *States) Each(see func(State, Change) error) error {
 		}
 	}
 	return nil
+}
+
+// Mark is where Counts begins.
+func (s *States) Mark() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mark = len(s.changes)
+}
+
+// Counts returns how often objects came and went since Mark, by "added pods frontend-*".
+func (s *States) Counts() map[string]int {
+	class, counts := s.Classes(), map[string]int{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.changes[s.mark:] {
+		if c.Type != watch.Modified && c.Name() != rootCA {
+			counts[fmt.Sprintf("%s %s %s", strings.ToLower(string(c.Type)), c.Resource, class(c.Resource, c.Name()))]++
+		}
+	}
+	return counts
 }
 
 // Classes returns how objects are called that have a generated name: what it was generated from, and "*".

@@ -16,7 +16,8 @@ import (
 type controller struct {
 	command []string
 	env     []string
-	fail    chan<- string // is told that it ended by itself
+	fail    chan<- string         // is told that it ended by itself
+	excuse  func(status int) bool // says whether it may have, and is to be started again
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
@@ -44,18 +45,39 @@ func (c *controller) start() error {
 	go func() {
 		err := cmd.Wait()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it may have started
+		excused := !c.isLeaving() && c.excuse(cmd.ProcessState.ExitCode())
 		c.mu.Lock()
-		defer c.mu.Unlock()
-		if !c.leaving {
-			select {
-			case c.fail <- died(err, c.log.String()):
-			default: // it has been said
-			}
+		if !c.leaving && !excused {
+			c.sayFailed(died(err, c.log.String()))
 		}
+		again := excused && !c.leaving
 		c.cmd = nil
 		close(ended)
+		c.mu.Unlock()
+		if again {
+			time.Sleep(restartAfter)
+			if err := c.start(); err != nil {
+				c.sayFailed(err.Error())
+			}
+		}
 	}()
 	return nil
+}
+
+// restartAfter is how long a controller that has ended is down. A kubelet takes longer.
+const restartAfter = 200 * time.Millisecond
+
+func (c *controller) isLeaving() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leaving
+}
+
+func (c *controller) sayFailed(why string) {
+	select {
+	case c.fail <- why:
+	default: // it has been said
+	}
 }
 
 // Write takes what the program prints.

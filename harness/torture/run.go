@@ -95,6 +95,7 @@ type run struct {
 	failed     chan string // how the controller ended by itself
 	stopFault  string      // what was wrong when a fault told it to stop
 	stopping   sync.WaitGroup
+	exits      int
 	parts      []time.Time // when a step began
 }
 
@@ -170,6 +171,7 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 			return seen, fmt.Errorf("the scenario's world does not get ready: %w", err)
 		}
 	}
+	r.states.Mark()
 	if err := r.launch(ctx); err != nil {
 		return seen, err
 	}
@@ -197,6 +199,9 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 	state, _ := r.states.Now()
 	seen.end = oracle.Normalize(state, r.namespace, r.scenario.mayDiffer)
 	seen.effects = oracle.EffectsOf(r.recording.History(), r.namespace, r.scenario.plurals(), r.states.Classes())
+	if r.states.Gaps() == 0 {
+		seen.effects.Changes = r.states.Counts()
+	}
 	return seen, r.judge(seen)
 }
 
@@ -213,7 +218,7 @@ func (r *run) launch(ctx context.Context) error {
 	} else {
 		upstream.QPS = 0 // client-go's own limit, as a controller has it
 	}
-	r.controller = &controller{env: environment(), fail: r.failed}
+	r.controller = &controller{env: environment(), fail: r.failed, excuse: r.excuse}
 	options := apiproxy.Options{
 		Upstream: upstream, Record: r.recording.Record, Faults: r.plan.Faults, Crash: r.arena.crash,
 		Kill: func() {
@@ -249,6 +254,27 @@ func (r *run) launch(ctx context.Context) error {
 	}
 	return nil
 }
+
+// excuse says whether the controller may have ended by itself, and is to be started again: with the status that
+// the scenario allows, and not more often than something was done to it.
+func (r *run) excuse(status int) bool {
+	if r.scenario.MayExit == 0 || status != r.scenario.MayExit {
+		return false
+	}
+	disturbed := 0
+	for _, q := range r.recording.History().Requests {
+		if q.Fault != "" || q.Error != "" {
+			disturbed++
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.exits++
+	return r.exits <= max(1, disturbed)*exitsEach && disturbed > 0
+}
+
+// exitsEach is how often a controller may end for one disturbance: it may last longer than a start does.
+const exitsEach = 5
 
 // again starts the controller after a fault has ended it, as a Deployment would.
 func (r *run) again() {

@@ -51,6 +51,10 @@ type Scenario struct {
 	// handle it. 0.
 	StopsWith int `json:"stopsWith,omitempty"`
 
+	// MayExit is the status with which the controller may end by itself when one of its requests was disturbed,
+	// because it is started again, as by a Deployment. 0: it must not end.
+	MayExit int `json:"mayExit,omitempty"`
+
 	path      string
 	mayDiffer []oracle.Path
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -177,10 +176,6 @@ func (r *runner) undisturbed(ctx context.Context, a *arena) (*history.History, e
 	}
 	tooMuch, tooLittle := oracle.CompareEffects(seen[0].effects, seen[1].effects, r.scenario.MayDiffer.Writes)
 	if tooMuch+tooLittle != "" {
-		for i := range outcomes {
-			outcomes[i].History.WriteRequests(r.debug())
-			fmt.Fprintln(r.debug(), outcomes[i].Log)
-		}
 		return nil, fmt.Errorf("two runs in which nothing goes wrong write differently: %s%s; %w, unless the scenario says under mayDiffer.writes that it may", tooMuch, tooLittle, ErrUndisturbed)
 	}
 	r.want = seen[0]
@@ -281,5 +276,3 @@ func (p *progress) say(o Outcome) {
 	left := time.Duration(float64(time.Since(p.begin)) / float64(p.done) * float64(p.all-p.done)).Round(time.Second)
 	fmt.Fprintf(p.out, "torture: %d of %d plans done, %d failed, about %s left\n", p.done, p.all, p.failed, left)
 }
-
-func (r *runner) debug() io.Writer { return os.Stderr }
