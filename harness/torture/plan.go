@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -49,6 +50,7 @@ var (
 	}
 	// ofWrites befall writes.
 	ofWrites = []kind{
+		{"answered 403", apiproxy.Fault{Refuse: 403}},
 		{"answered 409", apiproxy.Fault{Refuse: 409}},
 		{"reply lost", apiproxy.Fault{Lost: apiproxy.LostReply}},
 		{"reply lost, 504", apiproxy.Fault{Lost: apiproxy.LostReply, Refuse: 504}},
@@ -150,7 +152,27 @@ func Exhaustive(undisturbed *history.History) []Plan {
 			plans = append(plans, plan)
 		}
 	}
-	return plans
+	return inTurn(plans)
+}
+
+// inTurn orders plans so that each kind has its turn early.
+func inTurn(plans []Plan) []Plan {
+	numbers := map[string]int{}
+	type numbered struct {
+		Plan
+		number int
+	}
+	var all []numbered
+	for _, p := range plans {
+		all = append(all, numbered{p, numbers[p.Kind]})
+		numbers[p.Kind]++
+	}
+	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+	var ordered []Plan
+	for _, p := range all {
+		ordered = append(ordered, p.Plan)
+	}
+	return ordered
 }
 
 // Random returns plans that each put two or three of the others together, drawn from a seed.

@@ -85,7 +85,7 @@ func (r *Report) writeTable(w io.Writer) error {
 	rows, kinds := map[string]*row{}, []string{}
 	verdicts := map[Verdict]bool{}
 	for _, o := range r.Outcomes {
-		kind, _, _ := strings.Cut(o.Plan.Kind, " 0")
+		kind := o.Plan.Kind
 		if strings.HasPrefix(kind, "seed ") {
 			kind = "seeds"
 		}

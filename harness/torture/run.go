@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,6 +58,7 @@ type Outcome struct {
 type observed struct {
 	end     []string // normalized
 	effects oracle.Effects
+	quiet   int // requests while nothing happens
 }
 
 // arena is a control plane that runs are on.
@@ -70,15 +70,13 @@ type arena struct {
 
 // runner runs plans.
 type runner struct {
+	ring     *Ring
 	scenario *Scenario
 	rules    rules
 	command  []string // with {kubeconfig} and {namespace}
 	text     string   // manifests, for namespace placeholder
 	scratch  string
 	want     observed // of the undisturbed run
-
-	mu     sync.Mutex
-	number int
 }
 
 // run is one.
@@ -96,6 +94,7 @@ type run struct {
 	stopFault  string      // what was wrong when a fault told it to stop
 	stopping   sync.WaitGroup
 	exits      int
+	mu         sync.Mutex
 	parts      []time.Time // when a step began
 }
 
@@ -110,10 +109,7 @@ func (v verdict) Error() string { return string(v.Verdict) + ": " + v.why }
 // do runs a plan. The error is for what ends all of it, such as Ctrl-C.
 func (r *runner) do(ctx context.Context, a *arena, plan Plan) (Outcome, observed, error) {
 	start := time.Now()
-	r.mu.Lock()
-	r.number++
-	one := &run{runner: r, arena: a, plan: plan, namespace: fmt.Sprintf("torture-%d-%d", os.Getpid(), r.number), failed: make(chan string, 1)}
-	r.mu.Unlock()
+	one := &run{runner: r, arena: a, plan: plan, namespace: fmt.Sprintf("torture-%d", r.ring.number.Add(1)), failed: make(chan string, 1)}
 	seen, err := one.do(ctx)
 	outcome := Outcome{Plan: plan, History: one.recording.History(), Duration: time.Since(start)}
 	if one.controller != nil {
@@ -183,7 +179,7 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 	if err := r.play(ctx); err != nil {
 		return seen, err
 	}
-	if err := r.rest(ctx); err != nil {
+	if seen.quiet, err = r.rest(ctx); err != nil {
 		return seen, err
 	}
 	r.stopping.Wait()
@@ -411,13 +407,13 @@ func (r *run) converge(ctx context.Context, what string) error {
 func within(text, namespace string) string { return strings.ReplaceAll(text, namespace+"/", "") }
 
 // rest waits for the quiet time, in which nothing may be written.
-func (r *run) rest(ctx context.Context) error {
+func (r *run) rest(ctx context.Context) (requests int, err error) {
 	if err := r.settle(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	from := time.Now()
 	if err := r.pass(ctx, nil, r.scenario.Quiet.Duration); err != nil {
-		return err
+		return 0, err
 	}
 	quiet := r.recording.History().Between(from, time.Time{})
 	looked := r.scenario.plurals()
@@ -425,14 +421,19 @@ func (r *run) rest(ctx context.Context) error {
 		if (w.Resource == "events" || w.Resource == "leases") && !slices.Contains(looked, w.Resource) {
 			continue
 		}
-		return verdict{NoRest, fmt.Sprintf("%d writes in %s in which nothing happens, such as: %s %s %s",
+		return 0, verdict{NoRest, fmt.Sprintf("%d writes in %s in which nothing happens, such as: %s %s %s",
 			len(quiet.Writes()), r.scenario.Quiet.Duration, w.Verb, w.What(), within(w.Object(), r.namespace))}
 	}
 	state, _ := r.states.Now()
 	if broken := r.rules.converged.Broken(state, nil); broken != "" {
-		return verdict{NoRest, "it was done, and then it was not any more: " + broken}
+		return 0, verdict{NoRest, "it was done, and then it was not any more: " + broken}
 	}
-	return nil
+	for _, q := range quiet.Requests {
+		if q.Verb != "watch" && q.Resource != "leases" {
+			requests++
+		}
+	}
+	return requests, nil
 }
 
 // judge compares what was seen with the undisturbed run, and with the rules.
@@ -448,6 +449,11 @@ func (r *run) judge(seen observed) error {
 	}
 	if different := oracle.Compare(r.want.end, seen.end); different != "" {
 		return verdict{Different, different}
+	}
+	// A controller that asks now and then may do so by chance more often.
+	if most := 2*r.want.quiet + 1; seen.quiet > most {
+		return verdict{NoRest, fmt.Sprintf("%d requests in %s in which nothing happens; undisturbed there are %d",
+			seen.quiet, r.scenario.Quiet.Duration, r.want.quiet)}
 	}
 	tooMuch, tooLittle := oracle.CompareEffects(r.want.effects, seen.effects, r.scenario.MayDiffer.Writes)
 	switch {

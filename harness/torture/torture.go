@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,6 +27,8 @@ type Options struct {
 	// {namespace} the namespace of the run. One that is not told its namespace sees those of other runs, so
 	// then there is only one run at a time.
 	Command []string
+	// Reference, if there is one, is the controller that shows what is right, in place of Command itself.
+	Reference []string
 	// Faults, if there are any, are the only plan, run Times times.
 	Faults []apiproxy.Fault
 	Times  int
@@ -61,45 +64,123 @@ func (r *Report) Failures() []Outcome {
 	return failures
 }
 
-// ErrUndisturbed is the error of a controller that fails although nothing goes wrong, or does it differently
-// each time.
-var ErrUndisturbed = errors.New("nothing can be said of what faults do to it")
+// UndisturbedError is the error of a controller that fails although nothing goes wrong, or does it differently
+// each time. So nothing can be said of what faults do to it.
+type UndisturbedError struct {
+	Verdict Verdict
+	why     string
+}
+
+func (e *UndisturbedError) Error() string { return e.why }
 
 // errEnough ends the work after the first failure.
 var errEnough = errors.New("enough")
 
-// Run runs all plans. The error says why it could not; what the controller does wrong is in the report.
+// Run runs all plans on control planes of its own. The error says why it could not; what the controller does
+// wrong is in the report.
 func Run(ctx context.Context, o Options) (report *Report, err error) {
+	ring, err := Open(ctx, o.Nodes, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, ring.Close()) }()
+	return ring.Run(ctx, o)
+}
+
+// Ring is where controllers are put to torture: control planes, which several can share.
+type Ring struct {
+	ctx     context.Context // ends when all is to end, but not with a single Run
+	options cluster.Options
+	shared  *arena
+	number  atomic.Int64 // of the last run
+
+	mu       sync.Mutex
+	alone    *arena // for plans that kill it, one at a time; nil until there is one
+	crashErr error
+}
+
+// Open starts a control plane.
+func Open(ctx context.Context, nodes int, progress io.Writer) (*Ring, error) {
+	r := &Ring{ctx: ctx, options: cluster.Options{Nodes: nodes, Progress: progress}}
+	var err error
+	r.shared, err = r.newArena(ctx)
+	return r, err
+}
+
+func (r *Ring) newArena(ctx context.Context) (*arena, error) {
+	c, err := cluster.Start(ctx, r.options)
+	if err != nil {
+		return nil, err
+	}
+	a := &arena{cluster: c}
+	if a.clients, err = newClients(c); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return a, nil
+}
+
+// Close stops the control planes.
+func (r *Ring) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.shared.cluster.Stop()
+	if r.alone != nil {
+		err = errors.Join(err, r.alone.cluster.Stop())
+	}
+	return err
+}
+
+// runAlone runs a plan that kills the control plane.
+func (r *Ring) runAlone(ctx context.Context, do func(*arena) (Outcome, error)) (Outcome, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.alone == nil {
+		a, err := r.newArena(r.ctx)
+		if err != nil {
+			return Outcome{}, err
+		}
+		var once sync.Mutex
+		a.crash = func() {
+			once.Lock()
+			defer once.Unlock()
+			if err := a.cluster.Crash(r.ctx, r.options); err != nil {
+				r.crashErr = err
+			}
+		}
+		r.alone = a
+	}
+	outcome, err := do(r.alone)
+	return outcome, errors.Join(err, r.crashErr)
+}
+
+// Run is Run on these control planes. It may be called by several goroutines.
+func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
 	begin := time.Now()
-	path, err := exec.LookPath(o.Command[0])
-	if err != nil {
-		return nil, fmt.Errorf("the controller: %w", err)
+	if o.Progress == nil {
+		o.Progress = io.Discard
 	}
-	if path, err = filepath.Abs(path); err != nil {
-		return nil, err
-	}
-	c, err := cluster.Start(ctx, cluster.Options{Nodes: o.Nodes, Progress: o.Progress})
+	command, err := found(o.Command)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.Stop()) }()
-	r := &runner{scenario: o.Scenario, command: append([]string{path}, o.Command[1:]...), scratch: c.Dir()}
-	if r.rules, err = o.Scenario.compile(); err != nil {
+	t := &runner{ring: r, scenario: o.Scenario, command: command, scratch: r.shared.cluster.Dir()}
+	if t.rules, err = o.Scenario.compile(); err != nil {
 		return nil, err
 	}
-	if r.text, err = o.Scenario.render(ctx, c.Kubectl, r.scratch); err != nil {
-		return nil, err
-	}
-	shared := &arena{cluster: c}
-	if shared.clients, err = newClients(c); err != nil {
+	if t.text, err = o.Scenario.render(ctx, r.shared.cluster.Kubectl, t.scratch); err != nil {
 		return nil, err
 	}
 	report = &Report{}
 	fmt.Fprintln(o.Progress, "torture: two runs in which nothing goes wrong, to see what is right")
-	if report.Undisturbed, err = r.undisturbed(ctx, shared); err != nil {
+	if o.Reference != nil {
+		if t.command, err = found(o.Reference); err != nil {
+			return nil, err
+		}
+	}
+	if report.Undisturbed, err = t.undisturbed(ctx, r.shared); err != nil {
 		return nil, err
 	}
-
+	t.command = command
 	plans := o.plans(report.Undisturbed)
 	var together, alone []Plan
 	for _, plan := range plans {
@@ -115,7 +196,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		defer p.mu.Unlock()
 		report.Outcomes = append(report.Outcomes, outcome)
 		p.say(outcome)
-		if o.FirstOnly && outcome.Verdict != Well {
+		if o.FirstOnly && outcome.Verdict != Well && outcome.Verdict != NotPossible {
 			return errEnough
 		}
 		return nil
@@ -136,7 +217,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	for range o.parallel() {
 		group.Go(func() error {
 			for plan := range queue {
-				outcome, _, err := r.do(workCtx, shared, plan)
+				outcome, _, err := t.do(workCtx, r.shared, plan)
 				if err == nil {
 					err = keep(outcome)
 				}
@@ -147,83 +228,94 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 			return nil
 		})
 	}
-	if len(alone) > 0 {
-		group.Go(func() error { return r.alone(workCtx, o, alone, keep) })
-	}
+	group.Go(func() error {
+		for _, plan := range alone {
+			outcome, err := r.runAlone(workCtx, func(a *arena) (Outcome, error) {
+				outcome, _, err := t.do(workCtx, a, plan)
+				return outcome, err
+			})
+			if err == nil {
+				err = keep(outcome)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	err = group.Wait()
 	report.Duration = time.Since(begin)
-	if errors.Is(err, errEnough) {
+	if ctx.Err() != nil {
+		return report, context.Cause(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o.FirstOnly && len(report.Failures()) > 0 { // the others were broken off
 		err = nil
 	}
 	return report, err
+}
+
+// found returns a command with the path of its program.
+func found(command []string) ([]string, error) {
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil, fmt.Errorf("the controller: %w", err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	return append([]string{path}, command[1:]...), nil
 }
 
 // undisturbed learns from two runs what is right.
 func (r *runner) undisturbed(ctx context.Context, a *arena) (*history.History, error) {
 	var outcomes [2]Outcome
 	var seen [2]observed
+	var group errgroup.Group
 	for i := range outcomes {
-		var err error
-		if outcomes[i], seen[i], err = r.do(ctx, a, Plan{Kind: "undisturbed"}); err != nil {
-			return nil, err
+		group.Go(func() (err error) {
+			if !r.alone() {
+				outcomes[i], seen[i], err = r.do(ctx, a, Plan{Kind: "undisturbed"})
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for i := range outcomes {
+		if r.alone() { // one after the other
+			var err error
+			if outcomes[i], seen[i], err = r.do(ctx, a, Plan{Kind: "undisturbed"}); err != nil {
+				return nil, err
+			}
 		}
 		if o := outcomes[i]; o.Verdict != Well {
-			return nil, fmt.Errorf("with nothing going wrong, the controller fails: %s: %s; %w\n%s", o.Verdict, o.Why, ErrUndisturbed, tail(o.Log))
+			return nil, &UndisturbedError{o.Verdict, fmt.Sprintf("with nothing going wrong, the controller fails: %s: %s\n%s", o.Verdict, o.Why, tail(o.Log))}
 		}
 	}
 	if different := oracle.Compare(seen[0].end, seen[1].end); different != "" {
-		return nil, fmt.Errorf("two runs in which nothing goes wrong end differently: %s; %w, unless the scenario says under mayDiffer.fields that it may", different, ErrUndisturbed)
+		return nil, &UndisturbedError{Different, "two runs in which nothing goes wrong end differently: " + different +
+			"; if that may be, the scenario has to say so under mayDiffer.fields"}
 	}
 	tooMuch, tooLittle := oracle.CompareEffects(seen[0].effects, seen[1].effects, r.scenario.MayDiffer.Writes)
 	if tooMuch+tooLittle != "" {
-		return nil, fmt.Errorf("two runs in which nothing goes wrong write differently: %s%s; %w, unless the scenario says under mayDiffer.writes that it may", tooMuch, tooLittle, ErrUndisturbed)
+		return nil, &UndisturbedError{Different, "two runs in which nothing goes wrong write differently: " + tooMuch + tooLittle +
+			"; if that may be, the scenario has to say so under mayDiffer.writes"}
 	}
 	r.want = seen[0]
 	return outcomes[0].History, nil
 }
+
+// alone says whether there may be only one run at a time.
+func (r *runner) alone() bool { return !isTold(r.command) }
 
 // tail is the end of a log.
 func tail(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	const last = 10
 	return "its last lines:\n  " + strings.Join(lines[max(0, len(lines)-last):], "\n  ")
-}
-
-// alone runs the plans that kill the control plane, on one of their own, one after the other.
-func (r *runner) alone(ctx context.Context, o Options, plans []Plan, keep func(Outcome) error) (err error) {
-	options := cluster.Options{Nodes: o.Nodes, Progress: o.Progress}
-	c, err := cluster.Start(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Stop()) }()
-	a := &arena{cluster: c}
-	if a.clients, err = newClients(c); err != nil {
-		return err
-	}
-	var mu sync.Mutex
-	var crashErr error
-	a.crash = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		crashErr = errors.Join(crashErr, c.Crash(ctx, options))
-	}
-	for _, plan := range plans {
-		outcome, _, err := r.do(ctx, a, plan)
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		err = crashErr
-		mu.Unlock()
-		if err != nil {
-			return err
-		}
-		if err := keep(outcome); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (o Options) plans(undisturbed *history.History) []Plan {
@@ -238,12 +330,20 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 	if o.Seeds > 0 {
 		return Random(all, o.Seed, o.Seeds)
 	}
+	if o.Reference != nil {
+		all = append([]Plan{{Kind: "undisturbed"}}, all...)
+	}
 	return all
+}
+
+// isTold says whether a controller is told its namespace.
+func isTold(command []string) bool {
+	return strings.Contains(strings.Join(command, " "), "{namespace}")
 }
 
 func (o Options) parallel() int {
 	switch {
-	case !strings.Contains(strings.Join(o.Command, " "), "{namespace}"):
+	case !isTold(o.Command):
 		return 1
 	case o.Parallel > 0:
 		return o.Parallel
