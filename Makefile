@@ -83,6 +83,14 @@ bench: ## Measure boots of the control plane beside envtest's, and requests thro
 score: ## Measure what lessons 1 to 3 cost and what they lose, side by side, into docs/score.md. SCORE="--pods 10": flags
 	@cd 03-workqueue/exercises && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./score $(SCORE)
 
+.PHONY: torture
+torture: ## Run a lesson's controller with everything going wrong once: LESSON=3. SCENARIO=file: another one. TORTURE="--seeds 100": flags
+	@$(workshop) torture --scenario "$(or $(SCENARIO),$(firstword $(wildcard $(addsuffix -*/exercises/torture/scenario.yaml,0$(or $(LESSON),3) $(or $(LESSON),3)))))" $(TORTURE)
+
+.PHONY: mutants
+mutants: ## Put bugs into lesson 3's controller, and see whether torture finds them. MUTANTS="--only hot-loop": flags
+	@cd 03-workqueue/exercises && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./mutants $(MUTANTS)
+
 .PHONY: cross
 cross: ## Check that everything cross-compiles for Linux and macOS, amd64 and arm64. Slow
 	@for target in linux/arm64 darwin/arm64 darwin/amd64 linux/amd64; do \

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -240,7 +241,7 @@ func dropHopByHop(h http.Header) {
 func (x *exchange) forward(body *prefix) (*http.Response, error) {
 	out := (&http.Request{
 		Method:        x.in.Method,
-		URL:           x.as.url(x.in),
+		URL:           x.narrowed(x.as.url(x.in)),
 		Header:        x.in.Header.Clone(),
 		Body:          body,
 		ContentLength: x.in.ContentLength,
@@ -260,6 +261,18 @@ func (x *exchange) forward(body *prefix) (*http.Response, error) {
 		x.record.RVBefore, x.latest = x.proxy.seen.before(x.object())
 	}
 	return x.as.transport.RoundTrip(out)
+}
+
+// narrowed is where a request goes that asks for all namespaces, where it is to be told of one.
+func (x *exchange) narrowed(u *url.URL) *url.URL {
+	r := x.record
+	isWide := (r.Verb == "list" || r.Verb == "watch") && r.Namespace == "" && r.Name == ""
+	if !isWide || !slices.Contains(x.proxy.within, schema.GroupResource{Group: r.Group, Resource: r.Resource}) {
+		return u
+	}
+	path := strings.TrimSuffix(u.Path, "/"+r.Resource)
+	u.Path, u.RawPath = path+"/namespaces/"+x.proxy.namespace+"/"+r.Resource, ""
+	return u
 }
 
 // prefix is a body on its way to the API server, of which the beginning is kept for a while.

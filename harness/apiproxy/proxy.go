@@ -30,6 +30,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
@@ -51,6 +52,10 @@ type Options struct {
 	// Kill and Crash are what faults with Kill and Crash call; each kills something and returns when it is
 	// dead. Stop is called by faults with Stop, and asks for an end. Without them, there can be no such faults.
 	Kill, Crash, Stop func()
+	// Namespace and Within narrow what a client sees: who lists or watches one of the resources Within in all
+	// namespaces, is told of Namespace alone. So a controller that works everywhere works in one place.
+	Namespace string
+	Within    []schema.GroupResource
 	// Keys are what the proxy proves itself with, and the token of [Proxy.Config]. With those of an
 	// earlier proxy at the same address, its clients go on. If it is nil, new ones are made.
 	Keys *Keys
@@ -68,6 +73,8 @@ type Proxy struct {
 	upstream  *identity
 	anonymous *identity // of requests that have credentials of their own, or none
 
+	namespace         string
+	within            []schema.GroupResource
 	gate              *gate
 	kill, crash, stop func()
 
@@ -108,6 +115,8 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 		kill:       o.Kill,
 		crash:      o.Crash,
 		stop:       o.Stop,
+		namespace:  o.Namespace,
+		within:     o.Within,
 	}
 	if p.record == nil {
 		p.record = func(history.Record) {}

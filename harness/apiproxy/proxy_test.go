@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/apiproxy"
@@ -630,4 +631,25 @@ func TestManyAtOnce(t *testing.T) {
 		ids[r.ID] = true
 	}
 	require.Len(t, ids, clients*each)
+}
+
+func TestNamespaceOfAClientThatAsksForAll(t *testing.T) {
+	upstream := newWorld(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.RequestURI()) })
+	p, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: upstream.upstream, Namespace: "shop",
+		Within: []schema.GroupResource{{Resource: "pods"}, {Group: "apps", Resource: "deployments"}}})
+	require.NoError(t, err)
+	defer p.Stop()
+	for asked, want := range map[string]string{
+		"/api/v1/pods?limit=1":                          "/api/v1/namespaces/shop/pods?limit=1",
+		"/api/v1/pods?watch=1":                          "/api/v1/namespaces/shop/pods?watch=1",
+		"/apis/apps/v1/deployments":                     "/apis/apps/v1/namespaces/shop/deployments",
+		"/apis/batch/v1/deployments":                    "/apis/batch/v1/deployments",
+		"/api/v1/nodes":                                 "/api/v1/nodes",
+		"/api/v1/namespaces/mall/pods":                  "/api/v1/namespaces/mall/pods",
+		"/api/v1/namespaces/mall/pods/a":                "/api/v1/namespaces/mall/pods/a",
+		"/apis/apps/v1/namespaces/mall/deployments?a=b": "/apis/apps/v1/namespaces/mall/deployments?a=b",
+	} {
+		_, got := do(t, client(t, p.Config()), p.URL(), "GET", asked, "")
+		require.Equal(t, want, got)
+	}
 }

@@ -292,6 +292,17 @@ func (s *States) Each(see func(State, Change) error) error {
 	return nil
 }
 
+// Before returns the names of the objects that were there at the beginning.
+func (s *States) Before(resource string) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := map[string]bool{}
+	for name := range s.start[resource] {
+		names[name] = true
+	}
+	return names
+}
+
 // Mark is where Counts begins.
 func (s *States) Mark() {
 	s.mu.Lock()

@@ -79,16 +79,19 @@ func newClients(c *cluster.Cluster) (*clients, error) {
 	return &k, nil
 }
 
-// find returns the resource that a name such as "deployments.apps" stands for.
-func (k *clients) find(name string) (schema.GroupVersionResource, error) {
-	r := schema.ParseGroupResource(name).WithVersion("")
-	found, err := k.mapper.ResourceFor(r)
-	if meta.IsNoMatchError(err) {
-		k.mapper.Reset()
-		found, err = k.mapper.ResourceFor(r)
-	}
+// find returns the resource that a name such as "deployments.apps" stands for. One that was just defined takes a
+// moment to be found.
+func (k *clients) find(ctx context.Context, name string) (found schema.GroupVersionResource, err error) {
+	wanted := schema.ParseGroupResource(name).WithVersion("")
+	var failed error
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		if found, failed = k.mapper.ResourceFor(wanted); failed != nil {
+			k.mapper.Reset()
+		}
+		return failed == nil, nil
+	})
 	if err != nil {
-		return found, fmt.Errorf("resource %q: %w; name it by its plural and group, such as deployments.apps", name, err)
+		return found, fmt.Errorf("resource %q: %w; name it by its plural and group, such as deployments.apps", name, failed)
 	}
 	return found, nil
 }

@@ -1,7 +1,9 @@
 package torture
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,12 +14,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	"encoding/json"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
@@ -109,7 +111,8 @@ func (v verdict) Error() string { return string(v.Verdict) + ": " + v.why }
 // do runs a plan. The error is for what ends all of it, such as Ctrl-C.
 func (r *runner) do(ctx context.Context, a *arena, plan Plan) (Outcome, observed, error) {
 	start := time.Now()
-	one := &run{runner: r, arena: a, plan: plan, namespace: fmt.Sprintf("torture-%d", r.ring.number.Add(1)), failed: make(chan string, 1)}
+	namespace := cmp.Or(r.scenario.Namespace, fmt.Sprintf("torture-%d", r.ring.number.Add(1)))
+	one := &run{runner: r, arena: a, plan: plan, namespace: namespace, failed: make(chan string, 1)}
 	seen, err := one.do(ctx)
 	outcome := Outcome{Plan: plan, History: one.recording.History(), Duration: time.Since(start)}
 	if one.controller != nil {
@@ -130,20 +133,20 @@ func (r *runner) do(ctx context.Context, a *arena, plan Plan) (Outcome, observed
 
 func (r *run) do(ctx context.Context) (seen observed, err error) {
 	k := r.arena.clients
-	_, err = k.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, metav1.CreateOptions{})
+	clean, err := r.makeRoom(ctx)
 	if err != nil {
-		return seen, fmt.Errorf("make namespace %s: %w", r.namespace, err)
+		return seen, err
 	}
-	defer func() { // it goes by itself; the next run has another
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		_ = k.CoreV1().Namespaces().Delete(ctx, r.namespace, metav1.DeleteOptions{})
+		err = errors.Join(err, clean(ctx))
 	}()
 	if err := k.apply(ctx, r.text, r.namespace); err != nil {
 		return seen, err
 	}
 	for _, name := range r.scenario.Resources {
-		resource, err := k.find(name)
+		resource, err := k.find(ctx, name)
 		if err != nil {
 			return seen, err
 		}
@@ -179,6 +182,9 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 	if err := r.play(ctx); err != nil {
 		return seen, err
 	}
+	if err := r.said(ctx); err != nil {
+		return seen, err
+	}
 	if seen.quiet, err = r.rest(ctx); err != nil {
 		return seen, err
 	}
@@ -199,6 +205,68 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 		seen.effects.Changes = r.states.Counts()
 	}
 	return seen, r.judge(seen)
+}
+
+// makeRoom makes the namespace of the run. clean removes what the run has made.
+func (r *run) makeRoom(ctx context.Context) (clean func(context.Context) error, err error) {
+	k := r.arena.clients
+	if r.scenario.Namespace == "" {
+		_, err = k.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("make namespace %s: %w", r.namespace, err)
+		}
+		return func(ctx context.Context) error { // it goes by itself; the next run has another
+			err := k.CoreV1().Namespaces().Delete(ctx, r.namespace, metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("delete namespace %s: %w", r.namespace, err)
+			}
+			return nil
+		}, nil
+	}
+	return func(ctx context.Context) error {
+		if r.states == nil {
+			return nil
+		}
+		for i, name := range r.scenario.Resources {
+			client := k.dynamic.Resource(r.resources[i]).Namespace(r.namespace)
+			old := r.states.Before(r.resources[i].Resource)
+			err := wait.PollUntilContextCancel(ctx, look, true, func(ctx context.Context) (bool, error) {
+				list, err := client.List(ctx, metav1.ListOptions{})
+				if err != nil {
+					return false, nil // the control plane may have just been killed
+				}
+				left := 0
+				for _, item := range list.Items {
+					if !old[item.GetName()] {
+						left++
+						_ = client.Delete(ctx, item.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+					}
+				}
+				return left == 0, nil
+			})
+			if err != nil {
+				return fmt.Errorf("delete the %s of %s: %w", name, r.namespace, err)
+			}
+		}
+		return nil
+	}, nil
+}
+
+// said waits until the controller has printed what it must.
+func (r *run) said(ctx context.Context) error {
+	for begin := time.Now(); ; {
+		log := r.controller.Log()
+		missing := slices.IndexFunc(r.scenario.Says, func(text string) bool { return !strings.Contains(log, text) })
+		if missing < 0 {
+			return nil
+		}
+		if time.Since(begin) > r.scenario.Patience.Duration {
+			return verdict{Lost, fmt.Sprintf("it does not say %q, %s after the last change", r.scenario.Says[missing], r.scenario.Patience.Duration)}
+		}
+		if err := r.pass(ctx, nil, look); err != nil {
+			return err
+		}
+	}
 }
 
 // launch starts the proxy and the controller.
@@ -232,6 +300,12 @@ func (r *run) launch(ctx context.Context) error {
 			})
 			r.controller.awaitLeaving()
 		},
+	}
+	if !isTold(r.command) && r.scenario.Namespace == "" {
+		options.Namespace = r.namespace
+		for _, resource := range r.resources {
+			options.Within = append(options.Within, resource.GroupResource())
+		}
 	}
 	// It outlives the controller, whose last requests are part of the recording.
 	if r.proxy, err = apiproxy.Start(context.WithoutCancel(ctx), options); err != nil {
@@ -509,7 +583,7 @@ func (r *run) act(ctx context.Context, a Action) (writes []write, err error) {
 	if ref == nil {
 		ref = a.Delete
 	}
-	resource, err := k.find(ref.Resource)
+	resource, err := k.find(ctx, ref.Resource)
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,12 @@ package torture
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,11 +18,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/oracle"
 )
 
 // Scenario is what a controller is put through, and what may be expected of it. It is a YAML file.
 type Scenario struct {
+	// Controller is what is run when no command is given.
+	Controller *Controller `json:"controller,omitempty"`
 	// Manifests are files, or directories with a kustomization.yaml, relative to the scenario's file. They are
 	// applied to a namespace of each run's own before the controller is started.
 	Manifests []string `json:"manifests"`
@@ -41,6 +47,12 @@ type Scenario struct {
 	// Quiet is how long nothing must be written in the end. 2s.
 	Quiet metav1.Duration `json:"quiet,omitempty"`
 
+	// Says is what the controller must have printed in the end, for one that does nothing else.
+	Says []string `json:"says,omitempty"`
+	// Namespace is for a controller that only works in this one. Then there is one run at a time, and what the run
+	// has made of Resources is deleted after it. "": each run has its own.
+	Namespace string `json:"namespace,omitempty"`
+
 	// Invariants must hold in every state, in the order of etcd.
 	Invariants []oracle.Condition `json:"invariants,omitempty"`
 	// MostTries is how often one object may be tried to be written, the same way, between two steps. 0: any.
@@ -57,6 +69,28 @@ type Scenario struct {
 
 	path      string
 	mayDiffer []oracle.Path
+}
+
+// Controller is a program that is built with the go command.
+type Controller struct {
+	Module  string   `json:"module"`  // directory of a module, relative to the scenario's file
+	Package string   `json:"package"` // its main package, or one that it requires
+	Args    []string `json:"args"`    // with {kubeconfig} and {namespace}
+}
+
+// Build builds the controller of the scenario, and returns its command.
+func (s *Scenario) Build(ctx context.Context, progress io.Writer) ([]string, error) {
+	if s.Controller == nil {
+		return nil, errors.New("there is no controller in the scenario, so give its command after --")
+	}
+	sources := []string{"."}
+	if !strings.HasPrefix(s.Controller.Package, ".") {
+		sources = []string{"go.mod", "go.sum"}
+	}
+	program, err := gobuild.Build(ctx, gobuild.Program{
+		Name: path.Base(s.Controller.Package), Dir: s.file(s.Controller.Module), Package: s.Controller.Package, Sources: sources,
+	}, progress)
+	return append([]string{program}, s.Controller.Args...), err
 }
 
 // MayDiffer is what need not be as in the undisturbed run.
@@ -106,22 +140,22 @@ type Patch struct {
 }
 
 // Read reads a scenario.
-func Read(path string) (*Scenario, error) {
-	text, err := os.ReadFile(path)
+func Read(file string) (*Scenario, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the scenario: %w", err)
 	}
 	var s Scenario
 	if err := yaml.UnmarshalStrict(text, &s); err != nil {
-		return nil, fmt.Errorf("read the scenario %s: %w", path, err)
+		return nil, fmt.Errorf("read the scenario %s: %w", file, err)
 	}
-	if s.path, err = filepath.Abs(path); err != nil {
+	if s.path, err = filepath.Abs(file); err != nil {
 		return nil, err
 	}
 	s.Patience.Duration = cmp.Or(s.Patience.Duration, 30*time.Second)
 	s.Quiet.Duration = cmp.Or(s.Quiet.Duration, 2*time.Second)
 	if err := s.check(); err != nil {
-		return nil, fmt.Errorf("the scenario %s: %w", path, err)
+		return nil, fmt.Errorf("the scenario %s: %w", file, err)
 	}
 	return &s, nil
 }

@@ -24,8 +24,8 @@ import (
 type Options struct {
 	Scenario *Scenario
 	// Command is the controller. {kubeconfig} in it becomes the path of the kubeconfig that it has to use, and
-	// {namespace} the namespace of the run. One that is not told its namespace sees those of other runs, so
-	// then there is only one run at a time.
+	// {namespace} the namespace of the run. One that is not told its namespace, and asks for all, is told of
+	// that one alone, as far as the scenario's resources go.
 	Command []string
 	// Reference, if there is one, is the controller that shows what is right, in place of Command itself.
 	Reference []string
@@ -309,7 +309,7 @@ func (r *runner) undisturbed(ctx context.Context, a *arena) (*history.History, e
 }
 
 // alone says whether there may be only one run at a time.
-func (r *runner) alone() bool { return !isTold(r.command) }
+func (r *runner) alone() bool { return r.scenario.Namespace != "" }
 
 // tail is the end of a log.
 func tail(log string) string {
@@ -343,7 +343,7 @@ func isTold(command []string) bool {
 
 func (o Options) parallel() int {
 	switch {
-	case !isTold(o.Command):
+	case o.Scenario.Namespace != "":
 		return 1
 	case o.Parallel > 0:
 		return o.Parallel

@@ -35,22 +35,21 @@ type tortureFlags struct {
 func tortureCommand() *cobra.Command {
 	var f tortureFlags
 	cmd := &cobra.Command{
-		Use:   "torture --scenario FILE -- CONTROLLER [ARGUMENT]...",
+		Use:   "torture --scenario FILE [-- CONTROLLER [ARGUMENT]...]",
 		Short: "Run a controller through a scenario, again and again, with everything going wrong once",
 		Long: `Run a controller through a scenario, again and again, each time with something else going
 wrong between it and the API server: errors, lost replies, broken watches, kills. In the
 end it says what the controller did wrong, by cause, and how to replay it.
 
 The controller may be any program. In its arguments, {kubeconfig} becomes the path of the
-kubeconfig that it has to use, and {namespace} the namespace that the run is in; several
-runs at a time need the latter.
+kubeconfig that it has to use, and {namespace} the namespace that the run is in. One that is
+not told a namespace and asks for all, is told of that one alone.
 
   workshop torture --scenario torture.yaml -- ./my-controller --kubeconfig={kubeconfig} --namespace={namespace}
 
 The scenario is a YAML file: manifests to apply, steps, when the job is done, what must
-always hold, and what may differ from a run in which nothing goes wrong. Its fields are
-documented in harness/torture/scenario.go. The exit status is 1 if anything failed.`,
-		Args: cobra.MinimumNArgs(1),
+always hold, and what may differ from a run in which nothing goes wrong. It may also name
+a Go program to build and run. Its fields are documented in harness/torture/scenario.go. The exit status is 1 if anything failed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !f.guarded {
 				return underGuard(cmd.Context())
@@ -154,6 +153,12 @@ func runTorture(ctx context.Context, f tortureFlags, command []string) error {
 	if err != nil {
 		return err
 	}
+	given := ""
+	if len(command) > 0 {
+		given = " -- " + strings.Join(command, " ")
+	} else if command, err = scenario.Build(ctx, os.Stderr); err != nil {
+		return err
+	}
 	o := torture.Options{
 		Scenario: scenario, Command: command, Times: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel,
 		FirstOnly: f.first, Nodes: f.nodes, Progress: os.Stderr,
@@ -173,7 +178,7 @@ func runTorture(ctx context.Context, f tortureFlags, command []string) error {
 		err = report.WriteJSON(os.Stdout)
 	} else {
 		err = report.WriteText(os.Stdout, func(p torture.Plan) string {
-			return fmt.Sprintf("workshop torture --scenario %s %s -- %s", f.scenario, p, strings.Join(command, " "))
+			return fmt.Sprintf("workshop torture --scenario %s %s%s", f.scenario, p, given)
 		})
 	}
 	if err == nil && len(report.Failures()) > 0 {
