@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,12 +46,16 @@ func names(count int) []string {
 
 // failing returns a trouble that the first requests meet.
 func failing(times int) func(context.Context, *corev1.Pod) error {
+	return failingWith(errBadDay, times)
+}
+
+func failingWith(err error, times int) func(context.Context, *corev1.Pod) error {
 	var requests atomic.Int64
 	return func(context.Context, *corev1.Pod) error {
 		if requests.Add(1) > int64(times) {
 			return nil
 		}
-		return errBadDay
+		return err
 	}
 }
 
@@ -85,12 +92,14 @@ func TestReplacesPodsWhenTheConfigChanges(t *testing.T) {
 		stop := w.run()
 		defer stop()
 
+		looks := w.looks("frontend-1")
+		require.Contains(t, []int{1, 2}, looks, "the Pod is new, and so is the config; a worker may look in between")
 		later(time.Hour)
 		w.changeOtherConfig(namespace, "backend-config")
 		w.changeOtherConfig("mall", ConfigName)
 		later(time.Hour)
 		require.Empty(t, w.deleted(), "before any change")
-		require.Equal(t, 1, w.looks("frontend-1"), "before any change")
+		require.Equal(t, looks, w.looks("frontend-1"), "before any change")
 
 		w.changeConfig()
 		later(5 * time.Second)
@@ -207,6 +216,22 @@ func TestWaitsUntilTheSecondOfTheChangeIsOver(t *testing.T) {
 	}
 }
 
+func TestReplacesAPodThatIsMadeInTheSecondOfTheChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stop := w.run()
+		defer stop()
+		later(time.Minute)
+		begin := time.Now()
+		later(300 * time.Millisecond)
+		w.changeConfig()
+		later(300 * time.Millisecond)
+		w.startPods("frontend-1")
+		later(time.Minute)
+		require.Equal(t, seconds(1), w.requestsSince(begin))
+	})
+}
+
 func TestTriesAgainLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -232,6 +257,35 @@ func TestTriesAgainLessAndLessOften(t *testing.T) {
 		later(time.Hour)
 		require.Equal(t, seconds(0, 1, 3), w.requestsSince(begin))
 	})
+}
+
+func TestTriesAgainWhateverWentWrong(t *testing.T) {
+	pods := corev1.Resource("pods")
+	tests := map[string]error{
+		"the API server has a bad day":  errBadDay,
+		"the API server is overloaded":  apierrors.NewTooManyRequests("slow down", 1),
+		"it takes the API server long":  apierrors.NewServerTimeout(pods, "delete", 1),
+		"we may not, for now":           apierrors.NewForbidden(pods, "frontend-1", errors.New("no role yet")),
+		"it is another Pod":             apierrors.NewConflict(pods, "frontend-1", errors.New("the UID is another")),
+		"nobody is there":               &url.Error{Op: "Delete", URL: "https://127.0.0.1", Err: syscall.ECONNREFUSED},
+		"the connection breaks halfway": &url.Error{Op: "Delete", URL: "https://127.0.0.1", Err: io.ErrUnexpectedEOF},
+		"there is no answer in time":    context.DeadlineExceeded,
+	}
+	for name, wrong := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.trouble = failingWith(wrong, 2)
+				stop := w.run()
+				defer stop()
+				w.stale("frontend-1")
+				begin := time.Now()
+				later(time.Hour)
+				require.Equal(t, seconds(0, 1, 3), w.requestsSince(begin))
+				require.Len(t, w.complaints(), 2)
+			})
+		})
+	}
 }
 
 func TestNeverGivesUp(t *testing.T) {
@@ -274,6 +328,33 @@ func TestOnePodThatCannotBeDeletedDoesNotHoldUpTheOthers(t *testing.T) {
 		later(time.Second / 2)
 		require.ElementsMatch(t, []string{"frontend-1", "frontend-2", "frontend-3"}, w.deleted())
 		require.Equal(t, seconds(0, 0, 0), w.requestsSince(begin))
+	})
+}
+
+func TestAPodWhoseEndItHasNotSeenDoesNotHoldUpTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.options.Workers, w.options.MaxBackoff = 1, time.Second
+		w.trouble = func(_ context.Context, pod *corev1.Pod) error {
+			if pod.Name == "frontend-2" {
+				return errBadDay
+			}
+			return nil
+		}
+		w.startPods("frontend-1", "frontend-2")
+		w.lag["pods"] = 10 * time.Second
+		stop := w.run()
+		defer stop()
+		later(time.Minute)
+		w.changeConfig()
+		later(time.Second)
+		w.changeConfig() // frontend-1 is looked at again, and the cache does not know yet that it is ending.
+		later(time.Second + time.Millisecond)
+		begin := time.Now()
+		later(5 * time.Second)
+		requests := w.requestsSince(begin)
+		later(time.Minute) // until it has seen it; only then can a worker that waits for that stop
+		require.Len(t, requests, 5, "to delete frontend-2")
 	})
 }
 
@@ -435,6 +516,58 @@ func TestDoesNotActOnHalfACache(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestWritesNothingIntoItsCaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		later(time.Minute)
+		bare := newPod(namespace, "frontend-1", "frontend")
+		bare.Spec.NodeName = "" // not yet
+		w.write(bare)
+		w.startPods("frontend-2")
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: ConfigName,
+			// The API server sorts those who apply before those who update.
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "applier", Operation: metav1.ManagedFieldsOperationApply, Time: new(metav1.NewTime(time.Now().Add(-time.Second)))},
+				{Manager: "editor", Operation: metav1.ManagedFieldsOperationUpdate, Time: new(metav1.NewTime(time.Now().Add(-time.Minute)))},
+			},
+		}}
+		w.write(config)
+		stop := w.run()
+		defer stop() // at once, before the mutation detector looks again, which would end the process
+		for _, want := range []string{"frontend-1", "frontend-2"} {
+			require.NotZero(t, w.looks(want))
+			pod, err := w.pod(want)
+			require.NoError(t, err)
+			got, err := w.controller.podLister.Pods(namespace).Get(want)
+			require.NoError(t, err)
+			require.Equal(t, pod, got)
+		}
+		got, err := w.controller.config.Get(ConfigName)
+		require.NoError(t, err)
+		require.Equal(t, config, got)
+	})
+}
+
+func TestAsksOnlyForWhatItsAccountMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.trouble = failing(5)
+		stop := w.run()
+		defer stop()
+		w.stale("frontend-1", "frontend-2")
+		later(time.Minute)
+		w.breakWatch("pods")
+		w.breakWatch("configmaps")
+		later(time.Hour)
+		// These, and to delete Pods, are what manifests/rbac.yaml allows.
+		may := []string{"list pods", "watch pods", "list configmaps", "watch configmaps", "create events", "patch events"}
+		for _, action := range w.Actions() {
+			require.Contains(t, may, action.GetVerb()+" "+action.GetResource().Resource)
+		}
+	})
 }
 
 // probe returns the status code with which a request is answered.

@@ -36,7 +36,7 @@ func (c *controller) start() error {
 	cmd := exec.Command(c.command[0], c.command[1:]...)
 	cmd.Env = c.env
 	cmd.Stdout, cmd.Stderr = c, c
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
+	cmd.SysProcAttr = ofOurs()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}

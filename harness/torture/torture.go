@@ -40,7 +40,9 @@ type Options struct {
 	Parallel int
 	// FirstOnly ends it at the first failure.
 	FirstOnly bool
-	Nodes     int
+	// Most is the most plans to run, the first of each kind before the second; 0 for all.
+	Most  int
+	Nodes int
 	// Progress is told how far it is.
 	Progress io.Writer
 }
@@ -332,6 +334,9 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 	}
 	if o.Reference != nil {
 		all = append([]Plan{{Kind: "undisturbed"}}, all...)
+	}
+	if o.Most > 0 {
+		all = all[:min(o.Most, len(all))]
 	}
 	return all
 }

@@ -217,14 +217,20 @@ func build(ctx context.Context, lesson, scratch string, m mutant) (string, error
 	return filepath.Join(dir, "controller"), nil
 }
 
+// command runs a controller in the way of the scenario.
+func command(program string) []string {
+	return []string{program, "--kubeconfig={kubeconfig}", "--namespace={namespace}", "--address=127.0.0.1:0"}
+}
+
+// mostPlans is how many plans a mutant has to survive. It is some of each kind.
+const mostPlans = 100
+
 // judge puts a mutant to torture until something is found.
 func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, reference, program string, m mutant) (result, error) {
-	command := func(program string) []string {
-		return []string{program, "--kubeconfig={kubeconfig}", "--namespace={namespace}", "--address=127.0.0.1:0"}
-	}
 	begin := time.Now()
 	found, err := ring.Run(ctx, torture.Options{
-		Scenario: scenario, Command: command(program), Reference: command(reference), FirstOnly: true, Parallel: 6, Progress: io.Discard,
+		Scenario: scenario, Command: command(program), Reference: command(reference), FirstOnly: true,
+		Most: mostPlans, Parallel: 6, Progress: io.Discard,
 	})
 	if err != nil {
 		return result{}, fmt.Errorf("mutant %s: %w", m.name, err)

@@ -26,6 +26,7 @@ type tortureFlags struct {
 	seed     uint64
 	seeds    int
 	parallel int
+	most     int
 	nodes    int
 	first    bool
 	json     bool
@@ -63,6 +64,7 @@ a Go program to build and run. Its fields are documented in harness/torture/scen
 	flags.IntVar(&f.times, "times", 1, "how often to run that")
 	flags.Uint64Var(&f.seed, "seed", 1, "first seed of --seeds")
 	flags.IntVar(&f.seeds, "seeds", 0, "run so many plans of two or three faults each, drawn at random; 0: one plan for each possible fault")
+	flags.IntVar(&f.most, "most", 0, "run so many plans at most, the first of each kind before the second; 0: all")
 	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what suits")
 	flags.IntVar(&f.nodes, "nodes", 6, "number of simulated nodes")
 	flags.BoolVar(&f.first, "first", false, "end with the first failure")
@@ -144,8 +146,8 @@ func underGuard(ctx context.Context) error {
 
 func runTorture(ctx context.Context, f tortureFlags, command []string) error {
 	switch {
-	case f.times < 1 || f.seeds < 0 || f.parallel < 0 || f.nodes < 1:
-		return errors.New("--times and --nodes must be 1 or more, --seeds and --parallel 0 or more")
+	case f.times < 1 || f.seeds < 0 || f.parallel < 0 || f.most < 0 || f.nodes < 1:
+		return errors.New("--times and --nodes must be 1 or more, --seeds, --most and --parallel 0 or more")
 	case len(f.faults) > 0 && f.seeds > 0:
 		return errors.New("give --fault or --seeds, not both")
 	}
@@ -160,7 +162,7 @@ func runTorture(ctx context.Context, f tortureFlags, command []string) error {
 		return err
 	}
 	o := torture.Options{
-		Scenario: scenario, Command: command, Times: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel,
+		Scenario: scenario, Command: command, Times: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, Most: f.most,
 		FirstOnly: f.first, Nodes: f.nodes, Progress: os.Stderr,
 	}
 	for _, text := range f.faults {
