@@ -16,8 +16,8 @@ import (
 type controller struct {
 	command []string
 	env     []string
-	fail    chan<- string         // is told that it ended by itself
-	excuse  func(status int) bool // says whether it may have, and is to be started again
+	fail    chan<- string                            // is told that it ended by itself
+	excuse  func(status int, started time.Time) bool // says whether it may have, and is to be started again
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
@@ -37,6 +37,7 @@ func (c *controller) start() error {
 	cmd.Env = c.env
 	cmd.Stdout, cmd.Stderr = c, c
 	cmd.SysProcAttr = ofOurs()
+	started := time.Now()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
@@ -45,7 +46,7 @@ func (c *controller) start() error {
 	go func() {
 		err := cmd.Wait()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it may have started
-		excused := !c.isLeaving() && c.excuse(cmd.ProcessState.ExitCode())
+		excused := !c.isLeaving() && c.excuse(cmd.ProcessState.ExitCode(), started)
 		c.mu.Lock()
 		if !c.leaving && !excused {
 			c.sayFailed(died(err, c.log.String()))

@@ -326,25 +326,24 @@ func (r *run) launch(ctx context.Context) error {
 }
 
 // excuse says whether the controller may have ended by itself, and is to be started again: with the status that
-// the scenario allows, and not more often than something was done to it.
-func (r *run) excuse(status int) bool {
+// the scenario allows, and before any of its requests since its start was answered well.
+func (r *run) excuse(status int, started time.Time) bool {
 	if r.scenario.MayExit == 0 || status != r.scenario.MayExit {
 		return false
 	}
-	disturbed := 0
+	disturbed := false
 	for _, q := range r.recording.History().Requests {
-		if q.Fault != "" || q.Error != "" {
-			disturbed++
+		if !q.Start.Before(started) && !q.Failed() {
+			return false
 		}
+		disturbed = disturbed || q.Fault != "" || q.Error != ""
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.exits++
-	return r.exits <= max(1, disturbed)*exitsEach && disturbed > 0
+	const most = 50 // what is down that long does not come back
+	return disturbed && r.exits <= most
 }
-
-// exitsEach is how often a controller may end for one disturbance: it may last longer than a start does.
-const exitsEach = 5
 
 // again starts the controller after a fault has ended it, as a Deployment would.
 func (r *run) again() {
@@ -503,7 +502,7 @@ func (r *run) rest(ctx context.Context) (requests int, err error) {
 		return 0, verdict{NoRest, "it was done, and then it was not any more: " + broken}
 	}
 	for _, q := range quiet.Requests {
-		if q.Verb != "watch" && q.Resource != "leases" {
+		if q.Resource != "leases" {
 			requests++
 		}
 	}

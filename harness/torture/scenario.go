@@ -63,8 +63,8 @@ type Scenario struct {
 	// handle it. 0.
 	StopsWith int `json:"stopsWith,omitempty"`
 
-	// MayExit is the status with which the controller may end by itself when one of its requests was disturbed,
-	// because it is started again, as by a Deployment. 0: it must not end.
+	// MayExit is the status with which the controller may end by itself when it cannot even begin: when none of
+	// its requests since its start was answered well. Then it is started again, as by a Deployment. 0: it must not.
 	MayExit int `json:"mayExit,omitempty"`
 
 	path      string
