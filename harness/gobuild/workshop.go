@@ -6,7 +6,7 @@ func Workshop(dir string) Program {
 		Name:    "workshop",
 		Dir:     dir,
 		Package: "./cmd/workshop",
-		Sources: []string{"go.mod", "go.sum", "apiproxy", "cluster", "cmd/workshop", "gobuild", "guard", "history", "lesson", "machine", "play", "proc"},
+		Sources: []string{"go.mod", "go.sum", "apiproxy", "cluster", "cmd/workshop", "gobuild", "guard", "history", "lesson", "machine", "manifest", "oracle", "play", "proc", "torture"},
 		LDFlags: "-s -w",
 	}
 }

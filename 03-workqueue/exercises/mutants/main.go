@@ -27,17 +27,7 @@ import (
 
 func main() {
 	guard.Main()
-	ctx := proc.Context()
-	err := run(ctx, os.Args[1:])
-	switch {
-	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "mutants: interrupted; everything it started has been stopped")
-		os.Exit(130)
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "mutants:", err)
-		os.Exit(1)
-	}
+	proc.Main("mutants", run)
 }
 
 // mutant is a bug.

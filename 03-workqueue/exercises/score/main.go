@@ -25,17 +25,7 @@ import (
 
 func main() {
 	guard.Main()
-	ctx := proc.Context()
-	err := run(ctx, os.Args[1:])
-	switch {
-	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "score: interrupted; everything it started has been stopped")
-		os.Exit(130)
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "score:", err)
-		os.Exit(1)
-	}
+	proc.Main("score", run)
 }
 
 // options are the flags.
