@@ -109,7 +109,7 @@ func (w *world) serve(out http.ResponseWriter, r *http.Request) {
 	from, _ := strconv.Atoi(query.Get("resourceVersion"))
 	isOld := isWatch && from != 0 && from < w.oldest
 	list := w.list(resource)
-	inBand := w.inBand
+	inBand, cut := w.inBand, w.cut
 	w.mu.Unlock()
 
 	out.Header().Set("Content-Type", "application/json")
@@ -121,7 +121,7 @@ func (w *world) serve(out http.ResponseWriter, r *http.Request) {
 	case isOld:
 		w.answer(out, http.StatusGone, status(http.StatusGone, "Gone"))
 	case isWatch:
-		w.serveWatch(out, r, resource, from)
+		w.serveWatch(out, r, resource, from, cut)
 	default:
 		w.answer(out, http.StatusOK, list)
 	}
@@ -151,11 +151,10 @@ func (w *world) answer(out http.ResponseWriter, code int, what any) {
 	out.(http.Flusher).Flush()
 }
 
-func (w *world) serveWatch(out http.ResponseWriter, r *http.Request, resource string, from int) {
+func (w *world) serveWatch(out http.ResponseWriter, r *http.Request, resource string, from int, cut <-chan struct{}) {
 	out.WriteHeader(http.StatusOK)
 	out.(http.Flusher).Flush()
 	w.mu.Lock()
-	cut := w.cut
 	var first []event
 	if from == 0 { // what there is comes as if it was new
 		for _, name := range slices.Sorted(maps.Keys(w.objects[resource])) {

