@@ -384,3 +384,16 @@ func TestFor(t *testing.T) {
 	require.Equal(t, 500, statusOf())
 	eventually(t, "it is over", func() bool { return statusOf() == 200 })
 }
+
+func TestOnlyToldToStop(t *testing.T) {
+	for fault, want := range map[string]bool{
+		"controller told to stop before it":                                             true,
+		"controller told to stop before it, delayed by 500ms":                           true,
+		"controller told to stop before it, request lost":                               false,
+		"controller told to stop before it, delayed by 1s, controller killed before it": false,
+		"delayed by 500ms": false,
+		"":                 false,
+	} {
+		require.Equal(t, want, apiproxy.OnlyToldToStop(fault), fault)
+	}
+}

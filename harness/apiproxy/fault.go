@@ -380,6 +380,19 @@ func (p plan) editsWatch() bool { return p.late != 0 || p.watch != nil || p.noBo
 // losesReply says whether the client is not to get the API server's answer.
 func (p plan) losesReply() bool { return p.lost == LostReply || p.kill == After || p.crash == After }
 
+const toldToStop = "controller told to stop before it"
+
+// OnlyToldToStop says whether what is recorded as a fault is that the controller was told to stop, and nothing
+// more but delays. Then it is up to the controller whether the request is answered.
+func OnlyToldToStop(fault string) bool {
+	for i, part := range strings.Split(fault, ", ") {
+		if i == 0 && part != toldToStop || i > 0 && !strings.HasPrefix(part, "delayed by ") {
+			return false
+		}
+	}
+	return true
+}
+
 // String says it in the words of the recording.
 func (p plan) String() string {
 	var parts []string
@@ -388,7 +401,7 @@ func (p plan) String() string {
 			parts = append(parts, fmt.Sprintf(format, values...))
 		}
 	}
-	say(p.stop, "controller told to stop before it")
+	say(p.stop, toldToStop)
 	say(p.delay != 0, "delayed by %s", p.delay)
 	say(p.down != 0, "nobody can connect for %s", p.down)
 	say(p.lost != "", "%s lost", p.lost)

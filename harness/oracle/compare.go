@@ -65,7 +65,13 @@ func Normalize(state State, namespace string, mayDiffer []Path) []string {
 				}
 			}
 			copied = withoutTimes(copied)
-			copied.(map[string]any)["metadata"].(map[string]any)["name"] = class(object)
+			top := copied.(map[string]any)
+			metadata, _ := top["metadata"].(map[string]any)
+			if metadata == nil { // all of it may differ
+				metadata = map[string]any{}
+				top["metadata"] = metadata
+			}
+			metadata["name"] = class(object)
 			data, err = json.Marshal(copied)
 			if err != nil {
 				continue
@@ -91,6 +97,10 @@ func remove(value any, path []string) {
 		}
 		for key, inner := range value {
 			if path[0] == "*" || path[0] == key {
+				if _, isList := inner.([]any); isList && len(path) == 2 && path[1] == "*" {
+					value[key] = []any{}
+					continue
+				}
 				remove(inner, path[1:])
 			}
 		}

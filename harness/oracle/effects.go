@@ -42,7 +42,9 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 			continue
 		}
 		what := within(strings.TrimRight(fmt.Sprintf("%s %s %s", r.Verb, r.What(), class(r.Resource, r.Name)), " "), namespace)
-		e.Tries[fmt.Sprintf("%s %s %s", r.Verb, r.What(), r.Name)]++
+		if r.Name != "" || r.Verb != "create" { // a create that was refused has no name, and may have been of any
+			e.Tries[fmt.Sprintf("%s %s %s", r.Verb, r.What(), r.Name)]++
+		}
 		isDone := r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices
 		switch {
 		case isDone && !r.NoOp:
@@ -66,7 +68,7 @@ func CompareEffects(want, got Effects, mayDiffer []string) (tooMuch, tooLittle s
 	if tooMuch+tooLittle == "" {
 		tooMuch, tooLittle = differ(want.Did, got.Did, got.Unknown, mayDiffer)
 	}
-	if tooMuch == "" && got.Needless > want.Needless+got.Excused && !startsWithAny("needless", mayDiffer) {
+	if tooMuch == "" && got.Needless > want.Needless+got.Excused && !MayDiffer("needless", mayDiffer) {
 		tooMuch = fmt.Sprintf("%d writes that could change nothing; undisturbed it makes %d, and %d requests were disturbed",
 			got.Needless, want.Needless, got.Excused)
 	}
@@ -83,7 +85,7 @@ func differ(want, got, unknown map[string]int, mayDiffer []string) (tooMuch, too
 		names[name] = true
 	}
 	for _, name := range sorted(names) {
-		if startsWithAny(name, mayDiffer) {
+		if MayDiffer(name, mayDiffer) {
 			continue
 		}
 		switch w, g := want[name], got[name]; {
@@ -96,7 +98,8 @@ func differ(want, got, unknown map[string]int, mayDiffer []string) (tooMuch, too
 	return tooMuch, tooLittle
 }
 
-func startsWithAny(text string, beginnings []string) bool {
+// MayDiffer says whether a write begins with one of these.
+func MayDiffer(text string, beginnings []string) bool {
 	for _, beginning := range beginnings {
 		if strings.HasPrefix(text, beginning) {
 			return true

@@ -91,6 +91,7 @@ func (r *Rules) Broken(state State, change *Change) string {
 		if old == nil {
 			old = Object{}
 		}
+		values["now"] = change.Time
 		values["change"] = map[string]any{
 			"type": string(change.Type), "resource": change.Resource, "object": change.New, "old": old,
 		}
@@ -101,7 +102,7 @@ func (r *Rules) Broken(state State, change *Change) string {
 			continue
 		}
 		if rule.message != nil {
-			if text, _, messageErr := rule.message.Eval(values); messageErr == nil {
+			if text, _, messageErr := rule.message.Eval(values); messageErr == nil && text.Value() != "" {
 				return fmt.Sprint(text.Value())
 			}
 		}

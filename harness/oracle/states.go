@@ -124,7 +124,7 @@ func (s *States) watch(ctx context.Context, client dynamic.ResourceInterface, re
 				continue
 			}
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-				from, err = s.catchUp(ctx, client, resource)
+				from, err = s.catchUp(ctx, client, resource, from)
 			}
 			if err != nil {
 				s.retry(ctx, resource, err)
@@ -141,6 +141,7 @@ func (s *States) follow(ctx context.Context, client dynamic.ResourceInterface, r
 		return from, err
 	}
 	defer watcher.Stop()
+	s.recover(resource)
 	for event := range watcher.ResultChan() {
 		object, is := event.Object.(*unstructured.Unstructured)
 		if event.Type == watch.Error || !is {
@@ -155,10 +156,10 @@ func (s *States) follow(ctx context.Context, client dynamic.ResourceInterface, r
 
 // catchUp asks for what there is now, where it is too late to be told of each change. The states between are
 // not known.
-func (s *States) catchUp(ctx context.Context, client dynamic.ResourceInterface, resource string) (from string, err error) {
+func (s *States) catchUp(ctx context.Context, client dynamic.ResourceInterface, resource, since string) (from string, err error) {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return "0", err
+		return since, err
 	}
 	s.mu.Lock()
 	s.gaps++
@@ -178,6 +179,11 @@ func (s *States) catchUp(ctx context.Context, client dynamic.ResourceInterface, 
 		gone := (&unstructured.Unstructured{Object: object}).DeepCopy()
 		gone.SetResourceVersion(list.GetResourceVersion())
 		s.see(watch.Deleted, resource, gone)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if version, err := strconv.ParseUint(list.GetResourceVersion(), 10, 64); err == nil {
+		s.seen[resource] = max(s.seen[resource], version)
 	}
 	return list.GetResourceVersion(), nil
 }

@@ -284,17 +284,13 @@ func (w *world) refuses(what func(r *http.Request) int) {
 // askedFor waits until something has been asked for so many times.
 func (w *world) askedFor(what string, times int) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool {
+	is := func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		count := 0
-		for _, asked := range w.asked {
-			if asked == what {
-				count++
-			}
-		}
-		return count >= times
-	}, hangs, time.Millisecond, "%s: it was asked for %q", what, w.asked)
+		others := func(asked string) bool { return asked != what }
+		return len(slices.DeleteFunc(slices.Clone(w.asked), others)) >= times
+	}
+	require.Eventually(w.t, is, hangs, time.Millisecond, "%q is not asked for %d times", what, times)
 }
 
 // await waits until a state is as it should be.

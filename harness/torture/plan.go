@@ -155,17 +155,20 @@ func Exhaustive(undisturbed *history.History) []Plan {
 	return inTurn(plans)
 }
 
-// inTurn orders plans so that each kind has its turn early.
+// inTurn orders plans so that each kind has its turn early with each kind of request.
 func inTurn(plans []Plan) []Plan {
 	numbers := map[string]int{}
+	key := func(p Plan) string {
+		return strings.Join([]string{p.Kind, p.Faults[0].Verb, p.Faults[0].Resource}, " ")
+	}
 	type numbered struct {
 		Plan
 		number int
 	}
 	var all []numbered
 	for _, p := range plans {
-		all = append(all, numbered{p, numbers[p.Kind]})
-		numbers[p.Kind]++
+		all = append(all, numbered{p, numbers[key(p)]})
+		numbers[key(p)]++
 	}
 	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
 	var ordered []Plan
@@ -177,6 +180,9 @@ func inTurn(plans []Plan) []Plan {
 
 // Random returns plans that each put two or three of the others together, drawn from a seed.
 func Random(all []Plan, seed uint64, count int) []Plan {
+	if len(all) == 0 {
+		return nil
+	}
 	var plans []Plan
 	for number := range count {
 		plan := Plan{Kind: fmt.Sprintf("seed %d", seed+uint64(number))}

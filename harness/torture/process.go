@@ -22,14 +22,20 @@ type controller struct {
 	mu      sync.Mutex
 	cmd     *exec.Cmd
 	ended   chan struct{} // closed when it has
-	leaving bool          // we have asked it to, or killed it
+	killed  *exec.Cmd     // the last that we have killed
+	leaving bool          // we have asked it to end, or killed it
 	log     bytes.Buffer  // of all that were started
+	from    int           // where in it the last begins
 }
 
 // start starts the program.
 func (c *controller) start() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.startLocked()
+}
+
+func (c *controller) startLocked() error {
 	if c.cmd != nil {
 		return nil
 	}
@@ -37,19 +43,20 @@ func (c *controller) start() error {
 	cmd.Env = c.env
 	cmd.Stdout, cmd.Stderr = c, c
 	cmd.SysProcAttr = ofOurs()
+	cmd.WaitDelay = time.Second // for what it has started, which may have its output
 	started := time.Now()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	ended := make(chan struct{})
-	c.cmd, c.ended, c.leaving = cmd, ended, false
+	c.cmd, c.ended, c.leaving, c.from = cmd, ended, false, c.log.Len()
 	go func() {
 		err := cmd.Wait()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it may have started
 		excused := !c.isLeaving() && c.excuse(cmd.ProcessState.ExitCode(), started)
 		c.mu.Lock()
 		if !c.leaving && !excused {
-			c.sayFailed(died(err, c.log.String()))
+			c.sayFailed(died(err, c.log.String()[c.from:]))
 		}
 		again := excused && !c.leaving
 		c.cmd = nil
@@ -57,7 +64,12 @@ func (c *controller) start() error {
 		c.mu.Unlock()
 		if again {
 			time.Sleep(restartAfter)
-			if err := c.start(); err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.leaving { // we have been told to since
+				return
+			}
+			if err := c.startLocked(); err != nil {
 				c.sayFailed(err.Error())
 			}
 		}
@@ -87,28 +99,33 @@ func (c *controller) Write(text []byte) (int, error) {
 	defer c.mu.Unlock()
 	const most = 1 << 20
 	if c.log.Len() > most {
+		before := c.log.Len()
 		tail := bytes.Clone(c.log.Bytes()[c.log.Len()-most/2:])
 		c.log.Reset()
+		c.from = max(0, c.from-(before-len(tail)))
 		c.log.Write(tail)
 	}
 	return c.log.Write(text)
 }
 
 // leave signals the program, and returns a channel that is closed when it has ended; nil if it does not run.
-func (c *controller) leave(signal syscall.Signal) <-chan struct{} {
+func (c *controller) leave(signal syscall.Signal) (*exec.Cmd, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.leaving = true // also where it is about to be started again
 	if c.cmd == nil {
-		return nil
+		return nil, nil
 	}
-	c.leaving = true
+	if signal == syscall.SIGKILL {
+		c.killed = c.cmd
+	}
 	_ = syscall.Kill(-c.cmd.Process.Pid, signal) // it may have just ended
-	return c.ended
+	return c.cmd, c.ended
 }
 
 // kill ends the program as kill -9 does.
 func (c *controller) kill() {
-	if ended := c.leave(syscall.SIGKILL); ended != nil {
+	if _, ended := c.leave(syscall.SIGKILL); ended != nil {
 		<-ended
 	}
 }
@@ -119,10 +136,7 @@ const grace = 30 * time.Second
 // stop asks the program to end, and says what is wrong with how it does, or "". status is how it should, or
 // -1 for any way.
 func (c *controller) stop(status int) string {
-	c.mu.Lock()
-	cmd := c.cmd
-	c.mu.Unlock()
-	ended := c.leave(syscall.SIGTERM)
+	cmd, ended := c.leave(syscall.SIGTERM)
 	if ended == nil {
 		return ""
 	}
@@ -132,8 +146,14 @@ func (c *controller) stop(status int) string {
 		c.kill()
 		return fmt.Sprintf("it has not ended %s after SIGTERM", grace)
 	}
+	c.mu.Lock()
+	killed, said := c.killed == cmd, c.log.String()[c.from:]
+	c.mu.Unlock()
+	if killed { // by us
+		return ""
+	}
 	if is := cmd.ProcessState.ExitCode(); status >= 0 && is != status {
-		return fmt.Sprintf("it ends with %s after SIGTERM%s", cmd.ProcessState, lastWords(c.Log()))
+		return fmt.Sprintf("it ends with %s after SIGTERM%s", cmd.ProcessState, lastWords(said))
 	}
 	return ""
 }

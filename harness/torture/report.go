@@ -24,7 +24,7 @@ type Group struct {
 }
 
 // particular is what differs between two failures with the same cause.
-var particular = regexp.MustCompile(`[a-z0-9]*-[a-z0-9-]*[0-9][a-z0-9-]*|0x[0-9a-f]+|[0-9]+`)
+var particular = regexp.MustCompile(`[a-z0-9]*-[a-z0-9-]*[0-9][a-z0-9-]*|[a-z0-9-]+-[bcdfghjklmnpqrstvwxz2456789]{5}\b|0x[0-9a-f]+|[0-9]+`)
 
 // Groups returns the failures by cause, the largest group first.
 func (r *Report) Groups() []Group {
@@ -142,7 +142,7 @@ func story(h *history.History) []string {
 	part := &history.History{Requests: requests[max(0, at-before):min(len(requests), at+after+1)]}
 	var text strings.Builder
 	if err := part.WriteRequests(&text); err != nil || len(part.Requests) == 0 {
-		return nil
+		return []string{}
 	}
 	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 }

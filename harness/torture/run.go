@@ -195,6 +195,11 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 	if wrong := r.controller.stop(r.scenario.StopsWith); wrong != "" {
 		return seen, verdict{NoStop, wrong}
 	}
+	for _, q := range r.recording.History().Requests {
+		if q.Status == 0 && q.Error != "" && apiproxy.OnlyToldToStop(q.Fault) {
+			return seen, verdict{NoStop, fmt.Sprintf("it cuts off what it is at when it is told to stop: %s %s %s", q.Verb, q.What(), within(q.Object(), r.namespace))}
+		}
+	}
 	if err := r.states.Err(); err != nil {
 		return seen, err
 	}
@@ -492,6 +497,9 @@ func (r *run) rest(ctx context.Context) (requests int, err error) {
 	looked := r.scenario.plurals()
 	for _, w := range quiet.Writes() {
 		if (w.Resource == "events" || w.Resource == "leases") && !slices.Contains(looked, w.Resource) {
+			continue
+		}
+		if oracle.MayDiffer(fmt.Sprintf("%s %s", w.Verb, w.What()), r.scenario.MayDiffer.Writes) {
 			continue
 		}
 		return 0, verdict{NoRest, fmt.Sprintf("%d writes in %s in which nothing happens, such as: %s %s %s",

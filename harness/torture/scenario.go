@@ -171,6 +171,11 @@ func (s *Scenario) check() error {
 	case s.MostTries < 0:
 		return errors.New("mostTries must not be negative")
 	}
+	for i, plural := range s.plurals() {
+		if slices.Contains(s.plurals()[:i], plural) {
+			return fmt.Errorf("resources: there are two %s; the rules could not tell them apart", plural)
+		}
+	}
 	for i, step := range slices.Concat(s.Setup, s.Steps) {
 		if len(step.Do) == 0 {
 			return fmt.Errorf("step %d: there is nothing in do", i+1)

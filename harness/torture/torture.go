@@ -258,7 +258,7 @@ func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if o.FirstOnly && len(report.Failures()) > 0 { // the others were broken off
+	if errors.Is(err, errEnough) { // the others were broken off
 		err = nil
 	}
 	return report, err

@@ -53,6 +53,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if err := look(ctx, client, config.Host, *namespace); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before there was anything to do
+		}
 		return err
 	}
 	klog.FromContext(ctx).Info("Starting", "namespace", *namespace, "resync", *resync)

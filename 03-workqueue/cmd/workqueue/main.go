@@ -64,6 +64,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if err := look(ctx, client, config.Host, options.Namespace); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before there was anything to do
+		}
 		return err
 	}
 	controller, err := workqueue.New(ctx, client, options)

@@ -213,7 +213,7 @@ func command(program string) []string {
 }
 
 // mostPlans is how many plans a mutant has to survive. It is some of each kind.
-const mostPlans = 100
+const mostPlans = 120
 
 // judge puts a mutant to torture until something is found.
 func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, reference, program string, m mutant) (result, error) {

@@ -1,0 +1,219 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/history"
+)
+
+// hasLine says whether a text has a line.
+func hasLine(text, line string) bool { return slices.Contains(strings.Split(text, "\n"), line) }
+
+// undisturbed is a run of a controller that lists and watches Pods, twice, deletes two, and reports it.
+func undisturbed() *history.History {
+	status := history.Request{Verb: "patch", Group: "apps", Resource: "deployments", Subresource: "status", Name: "d"}
+	h := &history.History{Requests: []history.Request{
+		{Verb: "get", URI: "/version"},
+		{Verb: "list", Resource: "pods"},
+		{Verb: "watch", Resource: "pods"},
+		{Verb: "delete", Resource: "pods", Namespace: "shop", Name: "a"},
+		{Verb: "get", URI: "/apis"},
+		{Verb: "watch", Resource: "pods"},
+		status,
+		{Verb: "delete", Resource: "pods", Namespace: "shop", Name: "b"},
+		{Verb: "create", Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"}, // changes nothing
+	}}
+	for i := range h.Requests {
+		h.Requests[i].ID = int64(i + 1)
+	}
+	h.Events = []history.Event{
+		{Request: 3, Type: "ADDED", Resource: "pods"},
+		{Request: 3, Type: "BOOKMARK", Resource: "pods"},
+		{Request: 3, Type: "MODIFIED", Resource: "pods"},
+		{Request: 6, Type: "BOOKMARK", Resource: "pods"},
+		{Request: 6, Type: "DELETED", Resource: "pods"},
+		{Request: 3, Type: "DELETED", Resource: "pods"},
+		{Request: 99, Type: "ADDED", Resource: "pods"}, // of a watch that nobody knows
+	}
+	return h
+}
+
+func TestExhaustive(t *testing.T) {
+	all := []string{
+		"verb=list,resource=pods,nth=1",
+		"verb=watch,resource=pods,nth=1", "verb=watch,resource=pods,nth=2",
+		"verb=delete,resource=pods,nth=1", "verb=delete,resource=pods,nth=2",
+		"verb=patch,group=apps,resource=deployments,subresource=status,nth=1",
+		"verb=create,group=authorization.k8s.io,resource=selfsubjectaccessreviews,nth=1",
+	}
+	watches, writes := all[1:3], all[3:6]
+	ever := []string{"verb=delete,resource=pods,nth=1-", "verb=patch,group=apps,resource=deployments,subresource=status,nth=1-"}
+	events := func(what string) []string {
+		const first, second = "verb=watch,resource=pods,nth=1,watch=", "verb=watch,resource=pods,nth=2,watch="
+		return []string{first + what + ",event=1", first + what + ",event=2", second + what + ",event=1", first + what + ",event=3"}
+	}
+	with := func(aims []string, what string) []string {
+		var faults []string
+		for _, aim := range aims {
+			faults = append(faults, aim+","+what)
+		}
+		return faults
+	}
+	want := map[string][]string{
+		"answered 429":                with(all, "refuse=429,retry-after=1s"),
+		"answered 500":                with(all, "refuse=500"),
+		"answered 503":                with(all, "refuse=503"),
+		"request lost":                with(all, "lost=request"),
+		"connection refused":          with(all, "down=1s"),
+		"slow":                        with(all, "delay=2s"),
+		"answered 403":                with(writes, "refuse=403"),
+		"answered 409":                with(writes, "refuse=409"),
+		"reply lost":                  with(writes, "lost=reply"),
+		"reply lost, 504":             with(writes, "refuse=504,lost=reply"),
+		"killed before":               with(writes, "kill=before"),
+		"killed after":                with(writes, "kill=after"),
+		"told to stop":                with(writes, "delay=500ms,stop=before"),
+		"control plane killed before": with(writes, "crash=before"),
+		"control plane killed after":  with(writes, "crash=after"),
+		"watch late":                  with(watches, "late=1s"),
+		"no bookmarks":                with(watches, "watch=no-bookmarks"),
+		"watch answered 410":          with(watches, "refuse=410"),
+		"answered 500 for a while":    with(ever, "refuse=500,for=6s"),
+		"answered 429 for a while":    with(ever, "refuse=429,retry-after=1s,for=6s"),
+		"watch cut":                   events("cut"),
+		"watch expired":               events("expired"),
+		"unobserved":                  events("unobserved"),
+	}
+	got := map[string][]string{}
+	for _, plan := range Exhaustive(undisturbed()) {
+		require.Len(t, plan.Faults, 1)
+		got[plan.Kind] = append(got[plan.Kind], plan.Faults[0].String())
+	}
+	for kind := range want {
+		slices.Sort(want[kind])
+		slices.Sort(got[kind])
+	}
+	require.Equal(t, want, got)
+}
+
+func TestExhaustiveOfNothing(t *testing.T) {
+	require.Empty(t, Exhaustive(&history.History{}))
+	require.Empty(t, Exhaustive(&history.History{
+		Requests: []history.Request{{ID: 1, Verb: "get", URI: "/apis"}, {ID: 2, Verb: "watch", URI: "/what"}},
+		Events:   []history.Event{{Request: 1, Type: "ADDED"}, {Request: 2, Type: "ADDED"}},
+	}))
+}
+
+// Each kind comes once with each kind of request before any comes twice, and so on.
+func TestEachKindHasItsTurn(t *testing.T) {
+	count, last := map[string]int{}, 0
+	for _, plan := range Exhaustive(undisturbed()) {
+		key := fmt.Sprint(plan.Kind, plan.Faults[0].Verb, plan.Faults[0].Resource)
+		count[key]++
+		require.GreaterOrEqual(t, count[key], last)
+		last = count[key]
+	}
+	require.Len(t, count, 58)
+	require.Equal(t, 4, last, "there are four events")
+}
+
+func TestInTurn(t *testing.T) {
+	plan := func(kind, verb, resource string, event int) Plan {
+		return Plan{Kind: kind, Faults: []apiproxy.Fault{{Verb: verb, Resource: resource, Event: event}}}
+	}
+	require.Equal(t, []Plan{
+		plan("a", "get", "pods", 1), plan("a", "list", "pods", 4), plan("a", "get", "nodes", 5), plan("b", "get", "pods", 6),
+		plan("a", "get", "pods", 2), plan("b", "get", "pods", 7), plan("a", "get", "pods", 3),
+	}, inTurn([]Plan{
+		plan("a", "get", "pods", 1), plan("a", "get", "pods", 2), plan("a", "get", "pods", 3), plan("a", "list", "pods", 4),
+		plan("a", "get", "nodes", 5), plan("b", "get", "pods", 6), plan("b", "get", "pods", 7),
+	}))
+	require.Empty(t, inTurn(nil))
+}
+
+// What the report prints replays what was run.
+func TestPlansCanBeReplayed(t *testing.T) {
+	all := Exhaustive(undisturbed())
+	for _, plan := range slices.Concat(all, Random(all, 1, 50)) {
+		words := strings.Fields(plan.String())
+		require.Len(t, words, 2*len(plan.Faults))
+		for i, want := range plan.Faults {
+			require.Equal(t, "--fault", words[2*i])
+			got, err := apiproxy.ParseFault(words[2*i+1])
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	}
+	require.Empty(t, Plan{Kind: "undisturbed"}.String())
+}
+
+func TestCrashes(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults []apiproxy.Fault
+		want   bool
+	}{
+		"nothing":      {nil, false},
+		"a kill":       {[]apiproxy.Fault{{Kill: apiproxy.Before}}, false},
+		"a crash":      {[]apiproxy.Fault{{Crash: apiproxy.After}}, true},
+		"one of three": {[]apiproxy.Fault{{Refuse: 500}, {Crash: apiproxy.Before}, {Kill: apiproxy.After}}, true},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, Plan{Faults: c.faults}.crashes()) })
+	}
+}
+
+func TestRandom(t *testing.T) {
+	all := Exhaustive(undisturbed())
+	plans := Random(all, 7, 40)
+	require.Len(t, plans, 40)
+	sizes := map[int]int{}
+	for i, plan := range plans {
+		require.Equal(t, fmt.Sprint("seed ", 7+i), plan.Kind)
+		sizes[len(plan.Faults)]++
+		for _, fault := range plan.Faults {
+			require.True(t, slices.ContainsFunc(all, func(p Plan) bool { return p.Faults[0] == fault }))
+		}
+	}
+	require.Len(t, sizes, 2)
+	require.Positive(t, sizes[2])
+	require.Positive(t, sizes[3])
+	require.Equal(t, plans, Random(all, 7, 40), "the same seed draws the same")
+	require.Equal(t, plans[3:4], Random(all, 10, 1), "one of them can be had by its own seed")
+	other := Random(all, 1007, 40)
+	for i := range plans {
+		plans[i].Kind, other[i].Kind = "", ""
+	}
+	require.NotEqual(t, plans, other)
+	require.Empty(t, Random(all, 7, 0))
+}
+
+// A controller that asks for nothing can be done nothing to.
+func TestRandomOfNothing(t *testing.T) {
+	require.Empty(t, Random(nil, 7, 3))
+}
+
+func TestPlansOfOptions(t *testing.T) {
+	all := Exhaustive(undisturbed())
+	fault := apiproxy.Fault{Verb: "get", Delay: time.Second}
+	replay := Plan{Kind: "replay", Faults: []apiproxy.Fault{fault}}
+	for name, c := range map[string]struct {
+		options Options
+		want    []Plan
+	}{
+		"all":                  {Options{}, all},
+		"the first":            {Options{Most: 5}, all[:5]},
+		"more than there are":  {Options{Most: 100000}, all},
+		"drawn":                {Options{Seed: 3, Seeds: 4}, Random(all, 3, 4)},
+		"a fault":              {Options{Faults: replay.Faults}, []Plan{replay}},
+		"a fault, three times": {Options{Faults: replay.Faults, Times: 3, Seeds: 7}, []Plan{replay, replay, replay}},
+		"with a reference":     {Options{Reference: []string{"x"}, Most: 3}, append([]Plan{{Kind: "undisturbed"}}, all[:2]...)},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.options.plans(undisturbed())) })
+	}
+}

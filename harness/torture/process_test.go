@@ -1,0 +1,376 @@
+package torture
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// program is a controller that is a shell script.
+type program struct {
+	*controller
+	t       *testing.T
+	failed  chan string
+	excused atomic.Int64 // how often it was asked whether it is excused
+	status  atomic.Int64 // the last that was asked about
+}
+
+// shell starts a script. excuse says of the number of an end, from 1, whether it is excused; nil: none is.
+func shell(t *testing.T, excuse func(number int64) bool, script string) *program {
+	t.Helper()
+	p, begin := &program{t: t, failed: make(chan string, 1)}, time.Now()
+	p.controller = &controller{
+		command: []string{"/bin/sh", "-c", script}, env: append(os.Environ(), "DIR="+t.TempDir()), fail: p.failed,
+		excuse: func(status int, started time.Time) bool {
+			require.WithinRange(t, started, begin, time.Now())
+			p.status.Store(int64(status))
+			number := p.excused.Add(1)
+			return excuse != nil && excuse(number)
+		},
+	}
+	require.NoError(t, p.start())
+	t.Cleanup(p.kill)
+	return p
+}
+
+// says waits until the program has printed something.
+func (p *program) says(text string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return strings.Contains(p.Log(), text) }, hangs, time.Millisecond, text)
+}
+
+// fails waits until the program has ended by itself, and returns what is said of it.
+func (p *program) fails() string {
+	p.t.Helper()
+	select {
+	case why := <-p.failed:
+		return why
+	case <-time.After(hangs):
+		require.FailNow(p.t, "it does not end")
+		return ""
+	}
+}
+
+// hasNotFailed says that nothing was said of it.
+func (p *program) hasNotFailed() {
+	p.t.Helper()
+	select {
+	case why := <-p.failed:
+		require.Fail(p.t, why)
+	default:
+	}
+}
+
+// waits is the end of a script that has to be ended. What the shell says of its own is not wanted.
+const waits = "echo ready; exec 2>/dev/null; while :; do sleep 0.01; done"
+
+func TestAProgramThatEndsByItself(t *testing.T) {
+	const ended = "it ended by itself, with "
+	for name, c := range map[string]struct{ script, want string }{
+		"well":            {"exit 0", ended + "exit status 0"},
+		"with a status":   {"exit 3", ended + "exit status 3"},
+		"by a signal":     {"kill -9 $$", ended + "signal: killed"},
+		"with last words": {"echo first; echo; echo 'no such host' >&2; echo; exit 1", ended + "exit status 1: no such host"},
+		"with a panic": {"echo starting; echo 'panic: assignment to entry in nil map'; echo; echo 'goroutine 1 [running]:'; exit 2",
+			ended + "exit status 2: panic: assignment to entry in nil map"},
+		"with spaces around": {"printf '\\n\\n  no  \\n\\n'; exit 1", ended + "exit status 1: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := shell(t, nil, c.script)
+			require.Equal(t, c.want, p.fails())
+			require.Equal(t, int64(1), p.excused.Load())
+			p.awaitLeaving() // it has ended
+			require.Empty(t, p.stop(0), "what has ended need not be stopped")
+			p.kill()
+		})
+	}
+}
+
+func TestAProgramThatIsNone(t *testing.T) {
+	c := &controller{command: []string{filepath.Join(t.TempDir(), "missing")}}
+	require.ErrorContains(t, c.start(), "start the controller: ")
+	require.Empty(t, c.stop(0))
+}
+
+func TestLastWords(t *testing.T) {
+	const panics, races, exits = "panic: no", "WARNING: DATA RACE", "F0102 03:04:05.678 1 main.go:7] no"
+	long := strings.Repeat("0123456789", 20)
+	for name, c := range map[string]struct {
+		lines []string
+		want  string
+	}{
+		"none":                        {nil, ""},
+		"empty ones":                  {[]string{"", "  ", ""}, ""},
+		"the last":                    {[]string{"a", "b", ""}, ": b"},
+		"a panic":                     {[]string{"a", panics, "goroutine 1"}, ": panic: no"},
+		"the first panic":             {[]string{panics, "panic: again"}, ": panic: no"},
+		"a panic in the line":         {[]string{"a panic: no", "b"}, ": b"},
+		"an error of Go":              {[]string{"fatal error: all goroutines are asleep - deadlock!", "goroutine 1"}, ": fatal error: all goroutines are asleep - deadlock!"},
+		"a race":                      {[]string{"====", races, "Write at"}, ": " + races},
+		"klog's last":                 {[]string{"I0102 a", exits, "goroutine 1"}, ": " + exits},
+		"no klog":                     {[]string{"Finished", "F", "b"}, ": b"},
+		"a panic after a race":        {[]string{races, panics, "b"}, ": " + panics},
+		"a race after klog's last":    {[]string{exits, races, "b"}, ": " + races},
+		"a fatal error after a race":  {[]string{races, "fatal error: no", "b"}, ": fatal error: no"},
+		"long ones":                   {[]string{long}, ": " + long[:160] + "…"},
+		"those that are not too long": {[]string{long[:160]}, ": " + long[:160]},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, lastWords(strings.Join(c.lines, "\n"))) })
+	}
+	require.Equal(t, "it ended by itself, with exit status 0: a", died(nil, "a"))
+	require.Equal(t, "it ended by itself, with exit status 0", died(errors.New("no such pipe"), ""))
+}
+
+func TestStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		status int
+		want   string
+	}{
+		"as it should":                {"trap 'exit 0' TERM;" + waits, 0, ""},
+		"with the status that it has": {"trap 'exit 3' TERM;" + waits, 3, ""},
+		"with another status":         {"trap 'echo cannot stop; exit 3' TERM;" + waits, 0, "it ends with exit status 3 after SIGTERM: cannot stop"},
+		"with 0, and should not":      {"trap 'exit 0' TERM;" + waits, 143, "it ends with exit status 0 after SIGTERM: ready"},
+		"by the signal":               {waits, 0, "it ends with signal: terminated after SIGTERM: ready"},
+		"by the signal, as it may":    {waits, -1, ""},
+		"in any way":                  {"trap 'exit 3' TERM;" + waits, -1, ""},
+		"with a panic": {"trap 'echo panic: no; echo goroutine 1; exit 2' TERM;" + waits, 0,
+			"it ends with exit status 2 after SIGTERM: panic: no"},
+		"after a while": {"trap 'sleep 0.1; echo done; exit 0' TERM;" + waits, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := shell(t, func(int64) bool { t.Error("it did not end by itself"); return false }, c.script)
+			p.says("ready")
+			require.Equal(t, c.want, p.stop(c.status))
+			require.Empty(t, p.stop(c.status), "it is stopped")
+			p.hasNotFailed()
+		})
+	}
+}
+
+func TestStopWaits(t *testing.T) {
+	p := shell(t, nil, "trap 'sleep 0.1; echo done; exit 0' TERM;"+waits)
+	p.says("ready")
+	require.Empty(t, p.stop(0))
+	require.Contains(t, p.Log(), "done")
+}
+
+func TestKill(t *testing.T) {
+	p := shell(t, nil, "trap '' TERM;"+waits)
+	p.says("ready")
+	p.kill()
+	p.kill()
+	require.Zero(t, p.excused.Load())
+	p.hasNotFailed()
+}
+
+// It is the same program with another process, and its log goes on.
+func TestStartAfterAnEnd(t *testing.T) {
+	for name, end := range map[string]func(p *program){
+		"kill": func(p *program) { p.kill() },
+		"stop": func(p *program) { require.Empty(p.t, p.stop(0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := shell(t, nil, "trap 'exit 0' TERM; [ -e $DIR/was ] && echo again; touch $DIR/was;"+waits)
+			p.says("ready")
+			require.NoError(t, p.start(), "it runs")
+			end(p)
+			require.Equal(t, "ready\n", p.Log())
+			require.NoError(t, p.start())
+			p.says("ready\nagain\nready\n")
+			require.Empty(t, p.stop(0))
+			p.hasNotFailed()
+		})
+	}
+}
+
+// A program that may end is started again.
+func TestAnEndThatIsExcused(t *testing.T) {
+	p := shell(t, func(int64) bool { return true },
+		"[ -e $DIR/was ] || { touch $DIR/was; echo first; exit 7; }; trap 'exit 0' TERM; echo second;"+waits)
+	p.says("first\nsecond\nready")
+	require.Equal(t, int64(7), p.status.Load())
+	require.Equal(t, int64(1), p.excused.Load())
+	require.Empty(t, p.stop(0))
+	p.hasNotFailed()
+}
+
+func TestAnEndThatIsNotExcusedAnyMore(t *testing.T) {
+	p := shell(t, func(number int64) bool { return number <= 2 }, "echo no; exit 7")
+	require.Equal(t, "it ended by itself, with exit status 7: no", p.fails())
+	require.Equal(t, "no\nno\nno\n", p.Log())
+	require.Equal(t, int64(3), p.excused.Load())
+}
+
+// What cannot be started again has failed.
+func TestAnExcuseOfNoUse(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nrm \"$0\"\nexit 1\n"), 0o700))
+	p := &program{t: t, failed: make(chan string, 1)}
+	p.controller = &controller{command: []string{script}, fail: p.failed, excuse: func(int, time.Time) bool { return true }}
+	require.NoError(t, p.start())
+	require.Contains(t, p.fails(), "start the controller: ")
+}
+
+// Whoever stops it means it, also in the moment in which it is down.
+func TestAnExcusedProgramThatIsStopped(t *testing.T) {
+	for name, end := range map[string]func(p *program){
+		"kill": func(p *program) { p.kill() },
+		"stop": func(p *program) { require.Empty(p.t, p.stop(0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := shell(t, func(int64) bool { return true }, "[ -e $DIR/was ] || { touch $DIR/was; exit 7; };"+waits)
+			p.awaitLeaving() // it has ended
+			require.Equal(t, int64(1), p.excused.Load())
+			end(p)
+			require.Never(t, func() bool { return strings.Contains(p.Log(), "ready") }, 3*restartAfter, restartAfter/10)
+		})
+	}
+}
+
+// What one life has said does not explain the end of another.
+func TestLastWordsAreOfTheLastLife(t *testing.T) {
+	p := shell(t, func(number int64) bool { return number == 1 },
+		"[ -e $DIR/was ] || { touch $DIR/was; echo F0102 no API server; exit 255; }; echo something else; exit 1")
+	require.Equal(t, "it ended by itself, with exit status 1: something else", p.fails())
+}
+
+// A kill is ours, whoever waits for the program to end by itself.
+func TestKilledWhileItStops(t *testing.T) {
+	p := shell(t, nil, "trap '' TERM;"+waits)
+	p.says("ready")
+	wrong := make(chan string, 1)
+	go func() { wrong <- p.stop(0) }()
+	p.awaitLeaving()
+	p.kill()
+	require.Empty(t, <-wrong)
+}
+
+// One report of a failure is enough, and nobody waits for who reads it.
+func TestFailuresDoNotBlock(t *testing.T) {
+	p := shell(t, nil, "echo $(cat $DIR/was); echo again >$DIR/was; exit 1")
+	p.awaitLeaving()
+	require.NoError(t, p.start())
+	p.awaitLeaving()
+	require.Equal(t, int64(2), p.excused.Load())
+	p.fails()
+	p.hasNotFailed()
+}
+
+// What a program has started ends with it.
+func TestChildren(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		end    func(p *program)
+	}{
+		"by itself": {"sleep 1000 >$DIR/fifo 2>&1 & echo ready; read line <$DIR/wait; exit 0", func(p *program) {
+			wait, err := os.OpenFile(filepath.Join(p.dir(), "wait"), os.O_WRONLY, 0)
+			require.NoError(p.t, err)
+			require.NoError(p.t, wait.Close())
+			p.fails()
+		}},
+		"by a kill": {"sleep 1000 >$DIR/fifo 2>&1 &" + waits, func(p *program) { p.kill() }},
+		"by a stop": {"(trap '' TERM; sleep 1000) >$DIR/fifo 2>&1 &" + waits, func(p *program) { require.Empty(p.t, p.stop(-1)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, fifo := range []string{"fifo", "wait"} {
+				require.NoError(t, unix.Mkfifo(filepath.Join(dir, fifo), 0o600))
+			}
+			p := shell(t, nil, "DIR="+dir+"; "+c.script)
+			p.env = append(p.env, "DIR="+dir) // for dir
+			lives, err := os.Open(filepath.Join(dir, "fifo"))
+			require.NoError(t, err)
+			defer lives.Close()
+			p.says("ready")
+			c.end(p)
+			require.NoError(t, lives.SetReadDeadline(time.Now().Add(hangs)))
+			n, err := lives.Read(make([]byte, 1))
+			require.Zero(t, n)
+			require.ErrorContains(t, err, "EOF", "the child has ended")
+		})
+	}
+}
+
+// dir is $DIR.
+func (p *program) dir() string {
+	return strings.TrimPrefix(p.env[len(p.env)-1], "DIR=")
+}
+
+// A child that lives on, and could print something, does not hide that the program has ended.
+func TestAChildThatCouldPrint(t *testing.T) {
+	p := shell(t, nil, "sleep 1000 & echo ready; exit 3")
+	p.says("ready")
+	select {
+	case why := <-p.failed:
+		require.Equal(t, "it ended by itself, with exit status 3: ready", why)
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "it is not noticed")
+	}
+}
+
+// Of a program that prints without end, the end is kept.
+func TestLog(t *testing.T) {
+	c := &controller{}
+	line := strings.Repeat("x", 1<<16) + "\n"
+	for range 40 {
+		n, err := c.Write([]byte(line))
+		require.NoError(t, err)
+		require.Equal(t, len(line), n)
+	}
+	_, err := c.Write([]byte("the end"))
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(c.Log(), line+"the end"))
+	require.Less(t, len(c.Log()), 1<<20+2*len(line))
+	require.Greater(t, len(c.Log()), 1<<19)
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("SHOP", "open")
+	p := &program{t: t, failed: make(chan string, 1)}
+	p.controller = &controller{command: []string{"/bin/sh", "-c", "echo $SHOP $KUBE_CACHE_MUTATION_DETECTOR"}, env: environment(),
+		fail: p.failed, excuse: func(int, time.Time) bool { return false }}
+	require.NoError(t, p.start())
+	require.Equal(t, "it ended by itself, with exit status 0: open true", p.fails())
+}
+
+func TestFound(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	require.NoError(t, err)
+	command, err := found([]string{"sh", "-c", "true"})
+	require.NoError(t, err)
+	require.Equal(t, []string{sh, "-c", "true"}, command)
+	_, err = found([]string{"there-is-no-such-controller"})
+	require.ErrorContains(t, err, "the controller: ")
+	require.ErrorIs(t, err, exec.ErrNotFound)
+}
+
+// Any number may start, stop and kill it at a time.
+func TestAllAtOnce(t *testing.T) {
+	p := shell(t, func(int64) bool { return false }, "trap 'exit 0' TERM;"+waits)
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			switch i % 3 {
+			case 0:
+				_ = p.start()
+			case 1:
+				p.kill()
+			default:
+				_ = p.Log()
+			}
+		})
+	}
+	all.Wait()
+	p.kill()
+	p.hasNotFailed()
+}
