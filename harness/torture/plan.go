@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -155,25 +154,31 @@ func Exhaustive(undisturbed *history.History) []Plan {
 	return inTurn(plans)
 }
 
-// inTurn orders plans so that each kind has its turn early with each kind of request.
+// inTurn orders plans so that each kind has its turn early with each kind of request. Of plans that are alike, it
+// is not always the first request or event that comes first: at the start, there is little to go wrong.
 func inTurn(plans []Plan) []Plan {
-	numbers := map[string]int{}
-	key := func(p Plan) string {
-		return strings.Join([]string{p.Kind, p.Faults[0].Verb, p.Faults[0].Resource}, " ")
-	}
-	type numbered struct {
-		Plan
-		number int
-	}
-	var all []numbered
+	var keys []string
+	alike := map[string][]Plan{}
 	for _, p := range plans {
-		all = append(all, numbered{p, numbers[key(p)]})
-		numbers[key(p)]++
+		f := p.Faults[0]
+		key := strings.Join([]string{p.Kind, f.Verb, f.Group, f.Resource, f.Subresource}, " ")
+		if alike[key] == nil {
+			keys = append(keys, key)
+		}
+		alike[key] = append(alike[key], p)
 	}
-	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+	random := rand.New(rand.NewPCG(1, 0)) // the same order each time
+	for _, key := range keys {
+		of := alike[key]
+		random.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	}
 	var ordered []Plan
-	for _, p := range all {
-		ordered = append(ordered, p.Plan)
+	for turn := 0; len(ordered) < len(plans); turn++ {
+		for _, key := range keys {
+			if turn < len(alike[key]) {
+				ordered = append(ordered, alike[key][turn])
+			}
+		}
 	}
 	return ordered
 }

@@ -128,13 +128,26 @@ func TestInTurn(t *testing.T) {
 	plan := func(kind, verb, resource string, event int) Plan {
 		return Plan{Kind: kind, Faults: []apiproxy.Fault{{Verb: verb, Resource: resource, Event: event}}}
 	}
-	require.Equal(t, []Plan{
-		plan("a", "get", "pods", 1), plan("a", "list", "pods", 4), plan("a", "get", "nodes", 5), plan("b", "get", "pods", 6),
-		plan("a", "get", "pods", 2), plan("b", "get", "pods", 7), plan("a", "get", "pods", 3),
-	}, inTurn([]Plan{
-		plan("a", "get", "pods", 1), plan("a", "get", "pods", 2), plan("a", "get", "pods", 3), plan("a", "list", "pods", 4),
-		plan("a", "get", "nodes", 5), plan("b", "get", "pods", 6), plan("b", "get", "pods", 7),
-	}))
+	given := func() []Plan {
+		plans := []Plan{plan("a", "list", "pods", 1), plan("a", "get", "nodes", 1), plan("b", "get", "pods", 1)}
+		for event := range 50 {
+			plans = append(plans, plan("a", "get", "pods", event))
+		}
+		return plans
+	}
+	ordered := inTurn(given())
+	require.ElementsMatch(t, given(), ordered)
+	require.Equal(t, ordered, inTurn(given()), "the same order each time")
+	first := map[string]bool{}
+	for _, p := range ordered[:4] {
+		first[p.Kind+p.Faults[0].Verb+p.Faults[0].Resource] = true
+	}
+	require.Len(t, first, 4, "one of each kind and kind of request")
+	inOrder := true
+	for i, p := range ordered[4:] {
+		inOrder = inOrder && p.Faults[0].Event == i+1
+	}
+	require.False(t, inOrder, "the first events are not always the first")
 	require.Empty(t, inTurn(nil))
 }
 

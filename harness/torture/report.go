@@ -24,7 +24,7 @@ type Group struct {
 }
 
 // particular is what differs between two failures with the same cause.
-var particular = regexp.MustCompile(`[a-z0-9]*-[a-z0-9-]*[0-9][a-z0-9-]*|[a-z0-9-]+-[bcdfghjklmnpqrstvwxz2456789]{5}\b|0x[0-9a-f]+|[0-9]+`)
+var particular = regexp.MustCompile(`\(.*\)$|[a-z0-9]*-[a-z0-9-]*[0-9][a-z0-9-]*|[a-z0-9-]+-[bcdfghjklmnpqrstvwxz2456789]{5}\b|0x[0-9a-f]+|[0-9]+`)
 
 // Groups returns the failures by cause, the largest group first.
 func (r *Report) Groups() []Group {

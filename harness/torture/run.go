@@ -197,7 +197,7 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 	}
 	for _, q := range r.recording.History().Requests {
 		if q.Status == 0 && q.Error != "" && apiproxy.OnlyToldToStop(q.Fault) {
-			return seen, verdict{NoStop, fmt.Sprintf("it cuts off what it is at when it is told to stop: %s %s %s", q.Verb, q.What(), within(q.Object(), r.namespace))}
+			return seen, verdict{NoStop, fmt.Sprintf("it cuts off what it is at when it is told to stop (%s %s %s)", q.Verb, q.What(), within(q.Object(), r.namespace))}
 		}
 	}
 	if err := r.states.Err(); err != nil {

@@ -253,7 +253,7 @@ func judgeAll(ctx context.Context, atOnce int, mutants []mutant, judge func(cont
 			if !r.caught() {
 				word = "NOT caught"
 			}
-			fmt.Fprintf(os.Stderr, "mutants: %s: %s (%s), %s %s\n", r.name, word, r.verdict, r.kind, r.took.Round(time.Second))
+			fmt.Fprintf(os.Stderr, "mutants: %s: %s after %s: %s: %s: %s\n", r.name, word, r.took.Round(time.Second), r.kind, r.verdict, r.why)
 			return nil
 		})
 	}
