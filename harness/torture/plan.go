@@ -67,7 +67,7 @@ var (
 	}
 	// ofWatches happen to whole watches.
 	ofWatches = []kind{
-		{"watch late", apiproxy.Fault{Late: time.Second}},
+		{"watch late", apiproxy.Fault{Late: 2 * time.Second}},
 		{"no bookmarks", apiproxy.Fault{Watch: apiproxy.WatchNoBookmarks}},
 		{"watch answered 410", apiproxy.Fault{Refuse: 410}},
 	}

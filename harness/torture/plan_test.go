@@ -82,7 +82,7 @@ func TestExhaustive(t *testing.T) {
 		"told to stop":                with(writes, "delay=500ms,stop=before"),
 		"control plane killed before": with(writes, "crash=before"),
 		"control plane killed after":  with(writes, "crash=after"),
-		"watch late":                  with(watches, "late=1s"),
+		"watch late":                  with(watches, "late=2s"),
 		"no bookmarks":                with(watches, "watch=no-bookmarks"),
 		"watch answered 410":          with(watches, "refuse=410"),
 		"answered 500 for a while":    with(ever, "refuse=500,for=6s"),

@@ -60,7 +60,8 @@ type Outcome struct {
 type observed struct {
 	end     []string // normalized
 	effects oracle.Effects
-	quiet   int // requests while nothing happens
+	quiet   int             // requests while nothing happens
+	hears   map[string]bool // the resources of which it is sent events
 }
 
 // arena is a control plane that runs are on.
@@ -206,6 +207,10 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 	state, _ := r.states.Now()
 	seen.end = oracle.Normalize(state, r.namespace, r.scenario.mayDiffer)
 	seen.effects = oracle.EffectsOf(r.recording.History(), r.namespace, r.scenario.plurals(), r.states.Classes())
+	seen.hears = map[string]bool{}
+	for _, e := range r.recording.History().Events {
+		seen.hears[e.Resource] = true
+	}
 	if r.states.Gaps() == 0 {
 		seen.effects.Changes = r.states.Counts()
 	}
@@ -363,6 +368,9 @@ func (r *run) again() {
 // play plays the steps.
 func (r *run) play(ctx context.Context) error {
 	r.parts = append(r.parts, time.Now())
+	if err := r.hear(ctx); err != nil {
+		return err
+	}
 	if err := r.settle(ctx); err != nil {
 		return err
 	}
@@ -453,6 +461,25 @@ func (r *run) settle(ctx context.Context) error {
 			count, since = now, time.Now()
 		}
 		if count > 0 && time.Since(since) > moment {
+			return nil
+		}
+		if err := r.pass(ctx, nil, look); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hear waits until the controller has heard of each resource that it watches undisturbed. It may be long in
+// coming, so it is not waited for ever.
+func (r *run) hear(ctx context.Context) error {
+	const limit = 5 * time.Second
+	for begin := time.Now(); time.Since(begin) < limit; {
+		missing := maps.Clone(r.want.hears)
+		for _, e := range r.recording.History().Events {
+			delete(missing, e.Resource)
+		}
+		if len(missing) == 0 {
 			return nil
 		}
 		if err := r.pass(ctx, nil, look); err != nil {

@@ -161,7 +161,7 @@ func read(name, text string) (mutant, error) {
 		}
 	}
 	if m.bug == "" || len(m.expect) == 0 {
-		return m, errors.New("its head must have a line that begins with Bug: and one that begins with Expect:")
+		return m, errors.New("its head must have a line that begins with \"Bug:\", and one with \"Expect:\"")
 	}
 	return m, nil
 }

@@ -79,8 +79,8 @@ func TestRefusals(t *testing.T) {
 	require.ErrorContains(t, err, `there is no mutant "nobody"`)
 	for text, want := range map[string]string{
 		"":                               "a patch has a head",
-		"Bug: x\n\n--- a\n":              "its head must have a line that begins with Bug: and one that begins with Expect:",
-		"Expect: died\n\n--- a\n":        "its head must have a line that begins with Bug:",
+		"Bug: x\n\n--- a\n":              `its head must have a line that begins with "Bug:", and one with "Expect:"`,
+		"Expect: died\n\n--- a\n":        `its head must have a line that begins with "Bug:"`,
 		"Bug: x\nExpect: sad\n\n--- a\n": `there is no verdict "sad"`,
 	} {
 		write("m", text)
