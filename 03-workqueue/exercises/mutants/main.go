@@ -99,6 +99,10 @@ func run(ctx context.Context, args []string) error {
 
 // readAll reads the patches of a directory.
 func readAll(dir, only string) ([]mutant, error) {
+	dir, err := filepath.Abs(dir) // a patch is applied elsewhere
+	if err != nil {
+		return nil, err
+	}
 	paths, err := filepath.Glob(filepath.Join(dir, "*.patch"))
 	if err != nil {
 		return nil, err
