@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"example.com/controllers/harness/apiproxy"
@@ -401,9 +402,20 @@ func (r *run) play(ctx context.Context) error {
 // doAll does what is to be done in a step, and waits until we have heard of it ourselves.
 func (r *run) doAll(ctx context.Context, step Step) error {
 	for _, action := range step.Do {
-		writes, err := r.act(ctx, action)
-		if err != nil {
-			return err
+		var writes []write
+		// Where the control plane is killed, what we do ourselves may have to wait until it is back.
+		for begin := time.Now(); ; {
+			var err error
+			if writes, err = r.act(ctx, action); err == nil {
+				break
+			}
+			isDown := r.arena.crash != nil && (utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err))
+			if !isDown || time.Since(begin) > time.Minute {
+				return err
+			}
+			if err := r.pass(ctx, nil, 4*look); err != nil {
+				return err
+			}
 		}
 		for _, w := range writes {
 			for !r.states.Seen(w.resource, w.resourceVersion) && r.states.Err() == nil {
