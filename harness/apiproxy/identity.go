@@ -23,6 +23,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/connrotation"
 	"k8s.io/client-go/util/keyutil"
 )
 
@@ -36,6 +37,8 @@ type identity struct {
 	// upgrading is the transport of requests that become something else than HTTP, which only
 	// HTTP/1.1 lets them.
 	upgrading http.RoundTripper
+	// connections are those of both. A request that has just ended may still hold one, for a moment.
+	connections *connrotation.Dialer
 }
 
 func newIdentity(config *rest.Config) (*identity, error) {
@@ -50,6 +53,12 @@ func newIdentity(config *rest.Config) (*identity, error) {
 	if own.Proxy == nil {
 		own.Proxy = http.ProxyFromEnvironment // as without it, but nobody else's transport
 	}
+	dial := own.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // as without it
+	}
+	connections := connrotation.NewDialer(connrotation.DialFunc(dial))
+	own.Dial = connections.DialContext
 	transport, err := rest.TransportFor(own)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of %s: %w", base, err)
@@ -59,12 +68,16 @@ func newIdentity(config *rest.Config) (*identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of %s: %w", base, err)
 	}
-	return &identity{config: config, who: whoIs(config), base: base, transport: transport, upgrading: upgrading}, nil
+	return &identity{
+		config: config, who: whoIs(config), base: base,
+		transport: transport, upgrading: upgrading, connections: connections,
+	}, nil
 }
 
 func (i *identity) close() {
 	utilnet.CloseIdleConnectionsFor(i.transport)
 	utilnet.CloseIdleConnectionsFor(i.upgrading)
+	i.connections.CloseAll()
 }
 
 // url is where a request to us is sent on to.
