@@ -46,11 +46,13 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 			e.Tries[fmt.Sprintf("%s %s %s", r.Verb, r.What(), r.Name)]++
 		}
 		isDone := r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices
+		// An answer that broke off on its way to the recorder does not say whether anything was changed.
+		isCut := isDone && r.Error != "" && r.RVAfter == ""
 		switch {
+		case r.Status == 0 || isCut:
+			e.Unknown[what]++
 		case isDone && !r.NoOp:
 			e.Did[what]++
-		case r.Status == 0:
-			e.Unknown[what]++
 		case isDone || r.Fault == "" && r.Error == "" && r.Status >= http.StatusBadRequest && r.Status < http.StatusInternalServerError &&
 			r.Status != http.StatusTooManyRequests:
 			e.Needless++

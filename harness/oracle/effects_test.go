@@ -38,7 +38,11 @@ func TestEffects(t *testing.T) {
 		"refused badly": {func(r *history.Request) { r.Status, r.Fault = 500, "refused with 500" }, oracle.Effects{Excused: 1}},
 		"slow":          {func(r *history.Request) { r.Status, r.Fault = 200, "delayed by 2s" }, oracle.Effects{Did: map[string]int{deletes: 1}, Excused: 1}},
 		"a slow no-op":  {func(r *history.Request) { r.Status, r.NoOp, r.Fault = 200, true, "delayed by 2s" }, oracle.Effects{Needless: 1, Excused: 1}},
-		"a lost reply": {func(r *history.Request) { r.Status, r.Fault, r.Error = 200, "reply lost", "broken off" },
+		"half an answer": {func(r *history.Request) { r.Status, r.Error = 200, "unexpected EOF" },
+			oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
+		"a lost reply": {func(r *history.Request) {
+			r.Status, r.Fault, r.Error, r.RVAfter = 200, "reply lost", "broken off", "7"
+		},
 			oracle.Effects{Did: map[string]int{deletes: 1}, Excused: 1}},
 		"a lost request": {func(r *history.Request) { r.Fault, r.Error = "request lost", "broken off" },
 			oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
