@@ -20,7 +20,8 @@ type Effects struct {
 	// Needless counts the writes that could change nothing: no-ops, and those of what is not there any more or
 	// has changed since, as the API server itself said.
 	Needless int
-	// Excused is how many requests something was done to, or were broken off: each may be asked once more.
+	// Excused is how many requests failed, and watches something was done to: for each, there may be one such
+	// write. A request that was slow, and answered well, is no excuse.
 	Excused int
 	// Tries is how many writes there were for each object, by "delete pods frontend-x".
 	Tries map[string]int
@@ -35,7 +36,8 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 		looked[r] = true
 	}
 	for _, r := range h.Requests {
-		if r.Fault != "" || r.Error != "" || r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests {
+		isDisturbed := r.Fault != "" && (r.Verb == "watch" || r.Status >= http.StatusBadRequest)
+		if isDisturbed || r.Error != "" || r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests {
 			e.Excused++
 		}
 		if !r.IsWrite() || !looked[r.Resource] && (r.Resource == "events" || r.Resource == "leases") {

@@ -212,8 +212,8 @@ func build(ctx context.Context, lesson, scratch string, m mutant) (string, error
 }
 
 // command runs a controller in the way of the scenario.
-func command(program string) []string {
-	return []string{program, "--kubeconfig={kubeconfig}", "--namespace={namespace}", "--address=127.0.0.1:0"}
+func command(scenario *torture.Scenario, program string) []string {
+	return append([]string{program}, scenario.Controller.Args...)
 }
 
 // mostPlans is how many plans a mutant has to survive. It is some of each kind.
@@ -223,7 +223,7 @@ const mostPlans = 120
 func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, reference, program string, m mutant) (result, error) {
 	begin := time.Now()
 	found, err := ring.Run(ctx, torture.Options{
-		Scenario: scenario, Command: command(program), Reference: command(reference), FirstOnly: true,
+		Scenario: scenario, Command: command(scenario, program), Reference: command(scenario, reference), FirstOnly: true,
 		Most: mostPlans, Parallel: 6, Progress: io.Discard,
 	})
 	if err != nil {

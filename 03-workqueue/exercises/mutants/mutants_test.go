@@ -36,7 +36,7 @@ func TestTorture(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ring.Close()) }()
 
-	report, err := ring.Run(ctx, torture.Options{Scenario: scenario, Command: command(reference), Seed: 1, Seeds: 8, Parallel: 6, Progress: os.Stderr})
+	report, err := ring.Run(ctx, torture.Options{Scenario: scenario, Command: command(scenario, reference), Seed: 1, Seeds: 8, Parallel: 6, Progress: os.Stderr})
 	require.NoError(t, err)
 	require.Len(t, report.Outcomes, 8)
 	for _, failure := range report.Failures() {
