@@ -35,6 +35,7 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 	for _, r := range resources {
 		looked[r] = true
 	}
+	deleted := map[string]bool{} // by UID
 	for _, r := range h.Requests {
 		isDisturbed := r.Fault != "" && (r.Verb == "watch" || r.Status >= http.StatusBadRequest)
 		if isDisturbed || r.Error != "" || r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests {
@@ -50,11 +51,16 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 		isDone := r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices
 		// An answer that broke off on its way to the recorder does not say whether anything was changed.
 		isCut := isDone && r.Error != "" && r.RVAfter == ""
+		// What has been deleted once, and is on its way out, is not deleted once more.
+		isAgain := isDone && r.Verb == "delete" && r.UID != "" && deleted[r.UID]
 		switch {
 		case r.Status == 0 || isCut:
 			e.Unknown[what]++
-		case isDone && !r.NoOp:
+		case isDone && !r.NoOp && !isAgain:
 			e.Did[what]++
+			if r.Verb == "delete" {
+				deleted[r.UID] = true
+			}
 		case isDone || r.Fault == "" && r.Error == "" && r.Status >= http.StatusBadRequest && r.Status < http.StatusInternalServerError &&
 			r.Status != http.StatusTooManyRequests:
 			e.Needless++

@@ -113,11 +113,18 @@ func TestEffectsAddUp(t *testing.T) {
 		{Verb: "delete", Resource: "pods", Name: "frontend-y", Error: "broken off"},
 		{Verb: "delete", Resource: "pods", Name: "frontend-y", Status: 200},
 		{Verb: "delete", Resource: "pods", Name: "frontend-y", Status: 404},
+		// It was touched meanwhile, so its version is another; but it was on its way out already.
+		{Verb: "delete", Resource: "pods", Name: "frontend-z", Status: 200, UID: "z", RVBefore: "1", RVAfter: "2", Fault: "reply lost", Error: "broken off"},
+		{Verb: "patch", Resource: "pods", Name: "frontend-z", Status: 200, UID: "z", RVBefore: "3", RVAfter: "4"},
+		{Verb: "delete", Resource: "pods", Name: "frontend-z", Status: 200, UID: "z", RVBefore: "2", RVAfter: "4"},
+		{Verb: "delete", Resource: "pods", Name: "frontend-z", Status: 200, UID: "another z", RVBefore: "8", RVAfter: "9"},
 		{Verb: "list", Resource: "pods", Status: 200},
 	}}
 	require.Equal(t, oracle.Effects{
-		Did: map[string]int{"delete pods frontend-*": 2}, Unknown: map[string]int{"delete pods frontend-*": 1},
-		Needless: 1, Excused: 2, Tries: map[string]int{"delete pods frontend-x": 2, "delete pods frontend-y": 3},
+		Did:      map[string]int{"delete pods frontend-*": 4, "patch pods frontend-*": 1},
+		Unknown:  map[string]int{"delete pods frontend-*": 1},
+		Needless: 2, Excused: 3,
+		Tries: map[string]int{"delete pods frontend-x": 2, "delete pods frontend-y": 3, "delete pods frontend-z": 3, "patch pods frontend-z": 1},
 	}, oracle.EffectsOf(h, "shop", []string{"pods"}, frontend))
 }
 
