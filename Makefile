@@ -56,7 +56,7 @@ test: ## Run all checks and tests, and play every page. No Docker
 	@$(MAKE) tests
 
 # Modules without packages of their own: they say which version of programs by others is used.
-pins = tools harness/others
+pins = tools harness/others 04-crd/tools
 modules = $(filter-out $(pins),$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*go.mod')))
 
 .PHONY: check
@@ -90,6 +90,12 @@ torture: ## Run a lesson's controller with everything going wrong once: LESSON=3
 .PHONY: mutants
 mutants: ## Put bugs into lesson 3's controller, and see whether torture finds them. MUTANTS="--only hot-loop": flags
 	@cd 03-workqueue/exercises && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./mutants $(MUTANTS)
+
+# Where the generators start from nothing, nothing stays that they do not write any more.
+.PHONY: generate
+generate: ## Generate what follows from lesson 4's types: deep copies, clients, informers, the CustomResourceDefinition
+	@cd 04-crd && find generated apis manifests \( -name '*.go' -path 'generated/*' -o -name 'zz_generated.*' -o -name 'samplecrd.k8s.io_*.yaml' \) -delete && \
+		GOWORK=off go generate -x .
 
 .PHONY: cross
 cross: ## Check that everything cross-compiles for Linux and macOS, amd64 and arm64. Slow

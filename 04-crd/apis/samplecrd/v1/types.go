@@ -1,0 +1,98 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Network is a network with one subnet, in an OpenStack cloud.
+//
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=net,categories=all
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="api-approved.kubernetes.io=unapproved, an example for learners"
+// +kubebuilder:printcolumn:name="CIDR",type=string,JSONPath=`.spec.cidr`
+// +kubebuilder:printcolumn:name="Gateway",type=string,JSONPath=`.spec.gateway`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Network struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What the network should be.
+	//
+	// +required
+	Spec NetworkSpec `json:"spec"`
+
+	// What the controller found and did. Nobody else writes it.
+	//
+	// +optional
+	Status NetworkStatus `json:"status,omitempty"`
+}
+
+// NetworkSpec is what a person asks for.
+//
+// In a subnet's last address, all bits are one that are not of the prefix. The last rule looks for a zero among
+// them, octet by octet; end is the bit at which an octet ends.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".gateway",reason=FieldValueInvalid,rule="!isCIDR(self.cidr) || !isIP(self.gateway) || cidr(self.cidr).containsIP(self.gateway)",message="must be an address inside spec.cidr"
+// +kubebuilder:validation:XValidation:fieldPath=".gateway",reason=FieldValueInvalid,rule="!isCIDR(self.cidr) || self.gateway != string(cidr(self.cidr).masked().ip())",message="must not be the first address of spec.cidr, which names the network itself"
+// +kubebuilder:validation:XValidation:fieldPath=".gateway",reason=FieldValueInvalid,rule="!isCIDR(self.cidr) || !isIP(self.gateway) || ip(self.gateway).family() != 4 || !cidr(self.cidr).containsIP(self.gateway) || [8, 16, 24, 32].exists(end, (int(self.gateway.split('.')[end / 8 - 1]) + 1) % [1, 2, 4, 8, 16, 32, 64, 128, 256][end - cidr(self.cidr).prefixLength() < 0 ? 0 : end - cidr(self.cidr).prefixLength() > 8 ? 8 : end - cidr(self.cidr).prefixLength()] != 0)",message="must not be the last address of spec.cidr, which is for broadcasts"
+type NetworkSpec struct {
+	// The addresses of the subnet, such as 192.168.0.0/16. It cannot be changed.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",reason=FieldValueInvalid,message="must be a CIDR, such as 192.168.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || string(cidr(self).masked()) == self",reason=FieldValueInvalid,message="must be in canonical form: only the network's own bits, in lower case, without needless zeros"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",reason=FieldValueForbidden,message="cannot be changed; delete the Network and create another one"
+	CIDR string `json:"cidr"`
+
+	// The address of the subnet's gateway, such as 192.168.0.1: inside the CIDR, and neither its first nor its
+	// last address.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",reason=FieldValueInvalid,message="must be an IP address, such as 192.168.0.1"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip.isCanonical(self)",reason=FieldValueInvalid,message="must be in canonical form: in lower case, without needless zeros"
+	Gateway string `json:"gateway"`
+}
+
+// NetworkStatus is what the controller says.
+type NetworkStatus struct {
+	// The generation of the Network that the rest speaks of.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// The id of the network in the cloud.
+	//
+	// +optional
+	NetworkID string `json:"networkID,omitempty"`
+
+	// The id of its subnet in the cloud.
+	//
+	// +optional
+	SubnetID string `json:"subnetID,omitempty"`
+
+	// "Ready" is the one there is. Its reasons are the Reason constants.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NetworkList is a list of Networks.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type NetworkList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Network `json:"items"`
+}

@@ -1,0 +1,74 @@
+package exercises
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// isGenerated says which files of the lesson "make generate" writes.
+func isGenerated(path string) bool {
+	name := filepath.Base(path)
+	return strings.HasPrefix(path, "generated/") && name != "staticcheck.conf" ||
+		strings.HasPrefix(name, "zz_generated.") || strings.HasPrefix(path, "manifests/samplecrd.k8s.io_")
+}
+
+// files returns the contents of the lesson's files, by path, without the exercises.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path == "exercises":
+			return fs.SkipDir
+		case entry.IsDir():
+			return nil
+		}
+		data, err := os.ReadFile(filepath.Join(dir, path))
+		all[path] = string(data)
+		return err
+	}))
+	return all
+}
+
+// What is generated is what "make generate" makes of the types, from nothing and in any directory.
+func TestGenerated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the generators")
+	}
+	t.Parallel()
+	committed := files(t, "..")
+	dir := t.TempDir()
+	for path, text := range committed {
+		if isGenerated(path) || strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600))
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "generate", ".")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	count, made := 0, files(t, dir)
+	for path := range committed {
+		if isGenerated(path) {
+			count++
+			require.Contains(t, made, path, `it is not generated any more; run "make generate" and commit what it changes`)
+		}
+	}
+	require.Greater(t, count, 20)
+	for path, text := range made {
+		if isGenerated(path) {
+			require.Equal(t, committed[path], text, `%s is not what is generated; run "make generate" and commit what it changes`, path)
+		}
+	}
+}

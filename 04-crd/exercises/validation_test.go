@@ -1,0 +1,148 @@
+package exercises
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	samplecrdv1 "example.com/controllers/crd/apis/samplecrd/v1"
+	"example.com/controllers/crd/generated/clientset/versioned"
+	typed "example.com/controllers/crd/generated/clientset/versioned/typed/samplecrd/v1"
+	"example.com/controllers/harness/clustertest"
+	"example.com/controllers/harness/guard"
+)
+
+const definition = "../manifests/samplecrd.k8s.io_networks.yaml"
+
+// networks returns a client for Networks in a namespace of the test's own.
+func networks(t *testing.T) (*clustertest.Env, typed.NetworkInterface) {
+	t.Helper()
+	env := clustertest.New(t)
+	env.Kubectl("apply", "--filename", definition)
+	env.Kubectl("wait", "--for=condition=Established", "--timeout=30s", "--filename", definition)
+	config, err := env.Config()
+	require.NoError(t, err)
+	client, err := versioned.NewForConfig(config)
+	require.NoError(t, err)
+	return env, client.SamplecrdV1().Networks(env.Namespace)
+}
+
+func network(cidr, gateway string) *samplecrdv1.Network {
+	return &samplecrdv1.Network{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "network-"},
+		Spec:       samplecrdv1.NetworkSpec{CIDR: cidr, Gateway: gateway},
+	}
+}
+
+func TestValidation(t *testing.T) {
+	_, client := networks(t)
+	const (
+		inside    = "spec.gateway: Invalid value: must be an address inside spec.cidr"
+		first     = "spec.gateway: Invalid value: must not be the first address of spec.cidr, which names the network itself"
+		last      = "spec.gateway: Invalid value: must not be the last address of spec.cidr, which is for broadcasts"
+		isCIDR    = `must be a CIDR, such as 192.168.0.0/16`
+		isAddress = `must be an IP address, such as 192.168.0.1`
+	)
+	for _, c := range []struct {
+		cidr, gateway string
+		wrong         []string // what the API server says; nil: it is good
+	}{
+		{"192.168.0.0/16", "192.168.0.1", nil},
+		{"192.168.0.0/16", "192.168.255.254", nil},
+		{"10.0.0.0/8", "10.0.0.255", nil},
+		{"10.0.0.0/8", "10.255.255.254", nil},
+		{"10.0.0.0/30", "10.0.0.1", nil},
+		{"10.0.0.4/30", "10.0.0.6", nil},
+		{"0.0.0.0/0", "255.255.255.254", nil},
+		{"fd00:1234::/64", "fd00:1234::1", nil},
+		{"fd00:1234::/64", "fd00:1234::ffff:ffff:ffff:ffff", nil}, // nothing is broadcast in IPv6
+
+		{"192.168.0.0/16", "192.169.0.1", []string{inside}},
+		{"192.168.0.0/16", "fd00::1", []string{inside}},
+		{"192.168.0.0/16", "192.168.0.0", []string{first}},
+		{"192.168.0.0/16", "192.168.255.255", []string{last}},
+		{"10.0.0.4/30", "10.0.0.7", []string{last}},
+		{"10.0.0.0/8", "10.255.255.255", []string{last}},
+		{"0.0.0.0/0", "255.255.255.255", []string{last}},
+		{"10.0.0.1/32", "10.0.0.1", []string{first, last}},
+		{"fd00:1234::/64", "fd00:1234::", []string{first}},
+		{"192.168.0.5/16", "192.168.0.1", []string{"must be in canonical form: only the network's own bits"}},
+		{"FD00::/64", "fd00::1", []string{"must be in canonical form: only the network's own bits"}},
+		{"fd00::/64", "fd00:0::1", []string{"must be in canonical form: in lower case"}},
+		{"192.168.0.0", "192.168.0.1", []string{isCIDR}},
+		{"192.168.0.0/33", "192.168.0.1", []string{isCIDR}},
+		{"192.168.0.0/16", "192.168.0.01", []string{isAddress}},
+		{"192.168.0.0/16", "gateway", []string{isAddress}},
+		{"10.0.0.0/33", "nowhere", []string{isCIDR, isAddress}},
+		{"", "192.168.0.1", []string{"spec.cidr"}},
+		{"192.168.0.0/16", "", []string{"spec.gateway"}},
+	} {
+		t.Run(fmt.Sprintf("%s in %s", c.gateway, c.cidr), func(t *testing.T) {
+			_, err := client.Create(t.Context(), network(c.cidr, c.gateway), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if c.wrong == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.True(t, apierrors.IsInvalid(err), "%v", err)
+			for _, wrong := range c.wrong {
+				require.ErrorContains(t, err, wrong)
+			}
+			for _, other := range []string{inside, first, last} {
+				if !slices.Contains(c.wrong, other) {
+					require.NotContains(t, err.Error(), other)
+				}
+			}
+		})
+	}
+}
+
+func TestUpdates(t *testing.T) {
+	ctx := t.Context()
+	_, client := networks(t)
+	made, err := client.Create(ctx, network("192.168.0.0/16", "192.168.0.1"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, made.Generation)
+
+	moved := made.DeepCopy()
+	moved.Spec.CIDR, moved.Spec.Gateway = "10.0.0.0/8", "10.0.0.1"
+	_, err = client.Update(ctx, moved, metav1.UpdateOptions{})
+	require.ErrorContains(t, err, "spec.cidr: Forbidden: cannot be changed; delete the Network and create another one")
+
+	changed := made.DeepCopy()
+	changed.Spec.Gateway = "192.168.0.254"
+	changed.Status.NetworkID = "not by way of the resource itself"
+	changed, err = client.Update(ctx, changed, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, changed.Generation)
+	require.Empty(t, changed.Status.NetworkID)
+
+	changed.Status.NetworkID = "n"
+	changed.Spec.Gateway = "not by way of the status"
+	changed, err = client.UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, changed.Generation)
+	require.Equal(t, "n", changed.Status.NetworkID)
+	require.Equal(t, "192.168.0.254", changed.Spec.Gateway)
+}
+
+// The example of those who taught this resource before is accepted as it is, and shown in columns.
+func TestTheExample(t *testing.T) {
+	env, client := networks(t)
+	env.Kubectl("apply", "--filename", "../example-network.yaml")
+	made, err := client.Get(context.Background(), "example-network", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, samplecrdv1.NetworkSpec{CIDR: "192.168.0.0/16", Gateway: "192.168.0.1"}, made.Spec)
+	require.Regexp(t, `NAME +CIDR +GATEWAY +READY +REASON +AGE\nexample-network +192.168.0.0/16 +192.168.0.1 +`, env.Kubectl("get", "net"))
+	require.Contains(t, env.Kubectl("get", "all"), "network.samplecrd.k8s.io/example-network")
+}
+
+func TestMain(m *testing.M) {
+	guard.Main()
+	os.Exit(m.Run())
+}
