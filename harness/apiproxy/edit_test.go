@@ -285,6 +285,7 @@ func TestLost(t *testing.T) {
 			require.Equal(t, c.said, r.Fault)
 			if c.did {
 				require.Equal(t, 200, r.Status, "what the API server answered")
+				require.NotEmpty(t, r.Error, "and the client did not hear")
 				require.Equal(t, "7", r.RVAfter)
 				require.Equal(t, "6", r.RVBefore)
 			} else {

@@ -194,6 +194,7 @@ func (x *exchange) lose(response *http.Response) error {
 		status, received := x.record.Status, x.record.Received
 		err := x.refuse(x.plan.refusal)
 		x.record.Status, x.record.Received = status, received
+		x.record.Error = fmt.Sprintf("the client was answered %d", x.plan.refusal.Refuse)
 		return err
 	}
 	return errOnPurpose

@@ -44,6 +44,8 @@ type result struct {
 	why     string
 	kind    string // of the plan that found it
 	took    time.Duration
+
+	replays, same int // how often that plan was run again, and how often the verdict was the same
 }
 
 func (r result) caught() bool { return slices.Contains(r.expect, r.verdict) }
@@ -52,11 +54,12 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	only := flags.String("only", "", "`names` of mutants with commas between them; all without it")
 	atOnce := flags.Int("at-once", 3, "how `many` mutants are put to torture at a time")
+	replays := flags.Int("replay", 0, "how `many` times the plan that finds a mutant is run again, to see whether the verdict is the same")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *atOnce < 1 || flags.NArg() > 0 {
-		return errors.New("--at-once must be 1 or more, and there are no arguments")
+	if *atOnce < 1 || *replays < 0 || flags.NArg() > 0 {
+		return errors.New("--at-once must be 1 or more, --replay 0 or more, and there are no arguments")
 	}
 	root, err := cluster.Root(ctx)
 	if err != nil {
@@ -89,7 +92,7 @@ func run(ctx context.Context, args []string) error {
 		if err != nil {
 			return result{}, err
 		}
-		return judge(ctx, ring, scenario, reference, program, m)
+		return judge(ctx, ring, scenario, reference, program, m, *replays)
 	})
 	if err := errors.Join(err, ring.Close()); err != nil {
 		return err
@@ -219,13 +222,14 @@ func command(scenario *torture.Scenario, program string) []string {
 // mostPlans is how many plans a mutant has to survive. It is some of each kind.
 const mostPlans = 120
 
-// judge puts a mutant to torture until something is found.
-func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, reference, program string, m mutant) (result, error) {
+// judge puts a mutant to torture until something is found, and runs what found it again.
+func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, reference, program string, m mutant, replays int) (result, error) {
 	begin := time.Now()
-	found, err := ring.Run(ctx, torture.Options{
+	options := torture.Options{
 		Scenario: scenario, Command: command(scenario, program), Reference: command(scenario, reference), FirstOnly: true,
 		Most: mostPlans, Parallel: 6, Progress: io.Discard,
-	})
+	}
+	found, err := ring.Run(ctx, options)
 	if err != nil {
 		return result{}, fmt.Errorf("mutant %s: %w", m.name, err)
 	}
@@ -233,7 +237,22 @@ func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, 
 	for _, failure := range found.Failures() {
 		if failure.Verdict != torture.NotPossible {
 			r.verdict, r.why, r.kind = failure.Verdict, failure.Why, failure.Plan.Kind
+			options.Faults = failure.Plan.Faults
 			break
+		}
+	}
+	if replays == 0 || len(options.Faults) == 0 { // it was found without any
+		return r, nil
+	}
+	options.FirstOnly, options.Most, options.Times = false, 0, replays
+	again, err := ring.Run(ctx, options)
+	if err != nil {
+		return result{}, fmt.Errorf("mutant %s, again: %w", m.name, err)
+	}
+	for _, o := range again.Outcomes {
+		r.replays++
+		if o.Verdict == r.verdict {
+			r.same++
 		}
 	}
 	return r, nil
@@ -264,12 +283,12 @@ func judgeAll(ctx context.Context, atOnce int, mutants []mutant, judge func(cont
 	return results, group.Wait()
 }
 
-// report prints the score. It is an error if a mutant was not caught.
+// report prints the score. It is an error if a mutant was not caught, or not with the same verdict again.
 func report(w io.Writer, results []result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "MUTANT\tVERDICT\tFOUND BY\tSECONDS")
+	fmt.Fprintln(table, "MUTANT\tVERDICT\tFOUND BY\tSECONDS\tAGAIN")
 	caught := 0
-	var missed []string
+	var missed, differed []string
 	for _, r := range results {
 		verdict := string(r.verdict)
 		switch {
@@ -282,7 +301,14 @@ func report(w io.Writer, results []result) error {
 			verdict = fmt.Sprintf("WRONG CAUSE: %s (%s)", r.verdict, r.why)
 			missed = append(missed, r.name)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.0f\n", r.name, verdict, r.kind, r.took.Seconds())
+		again := ""
+		if r.replays > 0 {
+			again = fmt.Sprintf("%d of %d", r.same, r.replays)
+		}
+		if r.same < r.replays {
+			differed = append(differed, r.name)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.0f\t%s\n", r.name, verdict, r.kind, r.took.Seconds(), again)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -290,6 +316,9 @@ func report(w io.Writer, results []result) error {
 	fmt.Fprintf(w, "\n%d of %d mutants caught, and the right cause named\n", caught, len(results))
 	if len(missed) > 0 {
 		return fmt.Errorf("not caught: %s", strings.Join(missed, ", "))
+	}
+	if len(differed) > 0 {
+		return fmt.Errorf("not the same verdict each time: %s", strings.Join(differed, ", "))
 	}
 	return nil
 }

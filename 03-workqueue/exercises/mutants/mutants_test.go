@@ -45,7 +45,7 @@ func TestTorture(t *testing.T) {
 	results, err := judgeAll(ctx, 2, mutants, func(ctx context.Context, m mutant) (result, error) {
 		program, err := build(ctx, "../..", scratch, m)
 		require.NoError(t, err)
-		return judge(ctx, ring, scenario, reference, program, m)
+		return judge(ctx, ring, scenario, reference, program, m, 0)
 	})
 	require.NoError(t, err)
 	for _, r := range results {
