@@ -56,7 +56,7 @@ type Request struct {
 	URI         string `json:"uri"` // path and query, without what might be secret
 
 	Status int    `json:"status,omitempty"` // of HTTP; 0: no answer came, or not yet
-	Error  string `json:"error,omitempty"`  // why no answer came, or why it was cut off
+	Error  string `json:"error,omitempty"`  // why no answer came, why it was cut off, or what the client was told instead
 	Open   bool   `json:"open,omitempty"`   // a watch that had not ended
 
 	// Sent and Received are the bytes of the bodies as they travelled, that is, compressed where they
