@@ -1,0 +1,355 @@
+package neutrontest
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+)
+
+type network struct {
+	standard
+	Status       string   `json:"status"`
+	AdminStateUp bool     `json:"admin_state_up"`
+	Shared       bool     `json:"shared"`
+	MTU          int      `json:"mtu"`
+	Subnets      []string `json:"subnets"`
+}
+
+func (*network) filters() []string { return []string{"status", "admin_state_up", "shared", "mtu"} }
+
+func newNetwork(meta standard, given map[string]json.RawMessage) (object, error) {
+	meta.Revision = 1
+	n := &network{standard: meta, Status: "ACTIVE", AdminStateUp: true, MTU: 1450, Subnets: []string{}}
+	return n, set(given, "admin_state_up", &n.AdminStateUp)
+}
+
+type subnet struct {
+	standard
+	NetworkID  string  `json:"network_id"`
+	IPVersion  int     `json:"ip_version"`
+	CIDR       string  `json:"cidr"`
+	GatewayIP  *string `json:"gateway_ip"` // null: there is none
+	Pools      []pool  `json:"allocation_pools"`
+	EnableDHCP bool    `json:"enable_dhcp"`
+}
+
+func (*subnet) filters() []string {
+	return []string{"network_id", "ip_version", "cidr", "gateway_ip", "enable_dhcp"}
+}
+
+// pool is a range of addresses that ports may get, both ends of which are in it.
+type pool struct {
+	Start string `json:"start"`
+	End   string `json:"end"`
+}
+
+func (p pool) String() string { return p.Start + "-" + p.End }
+
+// ends are the pool's addresses. They are not valid if it is none.
+func (p pool) ends() (start, end netip.Addr) {
+	start, _ = netip.ParseAddr(p.Start)
+	end, _ = netip.ParseAddr(p.End)
+	return start, end
+}
+
+func (p pool) contains(a netip.Addr) bool {
+	start, end := p.ends()
+	return start.Compare(a) <= 0 && a.Compare(end) <= 0
+}
+
+func (s *Server) newSubnet(who caller, meta standard, given map[string]json.RawMessage) (object, error) {
+	sub := &subnet{standard: meta, EnableDHCP: true}
+	err := errors.Join(set(given, "network_id", &sub.NetworkID), set(given, "ip_version", &sub.IPVersion),
+		set(given, "cidr", &sub.CIDR), set(given, "enable_dhcp", &sub.EnableDHCP))
+	switch {
+	case err != nil:
+		return nil, err
+	case sub.NetworkID == "":
+		return nil, badRequest("Failed to parse request. Required attribute 'network_id' not specified")
+	case sub.CIDR == "":
+		return nil, refuse(http.StatusBadRequest, "BadRequest", "Bad subnets request: a subnetpool must be specified in the absence of a cidr.")
+	}
+	if _, err := s.find(who, "networks", sub.NetworkID); err != nil {
+		return nil, err
+	}
+	prefix, err := netip.ParsePrefix(sub.CIDR)
+	if err != nil {
+		if a, is := netip.ParseAddr(sub.CIDR); is == nil {
+			prefix = netip.PrefixFrom(a, a.BitLen())
+		} else {
+			return nil, invalidInput("%s is not in a CIDR format.", sub.CIDR)
+		}
+	}
+	if version := 4 + 2*btoi(prefix.Addr().Is6()); sub.IPVersion != version {
+		return nil, invalidInput("cidr '%s' does not match the ip_version '%d'.", sub.CIDR, sub.IPVersion)
+	}
+	prefix = prefix.Masked()
+	sub.CIDR = prefix.String()
+	switch {
+	case sub.EnableDHCP && prefix.Addr().IsUnspecified():
+		return nil, invalidInput("First IP '%s' of network is not supported if enable_dhcp is True..", prefix.Addr())
+	case sub.EnableDHCP && prefix.Addr().BitLen()-prefix.Bits() < 2:
+		return nil, invalidInput("Subnet has a prefix length that is incompatible with DHCP service enabled.")
+	}
+	for _, o := range s.those("subnets") {
+		if other := o.(*subnet); other.NetworkID == sub.NetworkID && netip.MustParsePrefix(other.CIDR).Overlaps(prefix) {
+			return nil, invalidInput("Requested subnet with cidr: %s for network: %s overlaps with another subnet.", sub.CIDR, sub.NetworkID)
+		}
+	}
+	first := prefix.Addr() // in IPv6, any router of the subnet answers to it
+	if first.Is4() {
+		first = first.Next()
+	}
+	sub.GatewayIP = new(first.String())
+	return sub, s.setAddresses(sub, given)
+}
+
+func (s *Server) changeSubnet(sub *subnet, given map[string]json.RawMessage) error {
+	changed := *sub
+	if err := errors.Join(set(given, "enable_dhcp", &changed.EnableDHCP), s.setAddresses(&changed, given)); err != nil {
+		return err
+	}
+	if _, ok := given["gateway_ip"]; ok && sub.GatewayIP != nil && (changed.GatewayIP == nil || *changed.GatewayIP != *sub.GatewayIP) {
+		for _, p := range s.portsOf(func(p *port) bool { return p.DeviceOwner == "network:router_interface" && p.has(sub.ID) }) {
+			if slices.ContainsFunc(p.FixedIPs, func(ip fixedIP) bool { return ip.IPAddress == *sub.GatewayIP }) {
+				return refuse(http.StatusConflict, "GatewayIpInUse", "Current gateway ip %s already in use by port %s. Unable to update.", *sub.GatewayIP, p.ID)
+			}
+		}
+	}
+	*sub = changed
+	return nil
+}
+
+// setAddresses sets a subnet's gateway and its pools, which must not have the gateway in them.
+func (s *Server) setAddresses(sub *subnet, given map[string]json.RawMessage) error {
+	prefix := netip.MustParsePrefix(sub.CIDR)
+	var gateway netip.Addr
+	if _, ok := given["gateway_ip"]; ok {
+		sub.GatewayIP = nil // or else the one that is there is written to
+		if err := set(given, "gateway_ip", &sub.GatewayIP); err != nil {
+			return err
+		}
+	}
+	if sub.GatewayIP != nil {
+		var err error
+		if gateway, err = netip.ParseAddr(*sub.GatewayIP); err != nil {
+			return badRequest("Invalid input for gateway_ip. Reason: '%s' is not a valid IP address.", *sub.GatewayIP)
+		}
+		if gateway.Is4() && prefix.Contains(gateway) && (gateway == prefix.Addr() || gateway == last(prefix)) {
+			return invalidInput("Gateway is not valid on subnet.")
+		}
+	}
+	if _, ok := given["allocation_pools"]; ok {
+		sub.Pools = nil
+		if err := set(given, "allocation_pools", &sub.Pools); err != nil {
+			return err
+		}
+	} else if sub.Pools == nil {
+		sub.Pools = pools(prefix, gateway)
+	}
+	if err := checkPools(sub, prefix); err != nil {
+		return err
+	}
+	for _, p := range sub.Pools {
+		if gateway.IsValid() && p.contains(gateway) {
+			return refuse(http.StatusConflict, "GatewayConflictWithAllocationPools", "Gateway ip %s conflicts with allocation pool %s.", gateway, p)
+		}
+	}
+	return nil
+}
+
+func checkPools(sub *subnet, prefix netip.Prefix) error {
+	sorted := slices.Clone(sub.Pools)
+	for _, p := range sorted {
+		start, end := p.ends()
+		switch {
+		case !start.IsValid() || !end.IsValid() || end.Less(start):
+			return refuse(http.StatusBadRequest, "InvalidAllocationPool", "The allocation pool %s is not valid.", p)
+		case !prefix.Contains(start) || !prefix.Contains(end) || prefix.Addr().Is4() && (start == prefix.Addr() || end == last(prefix)):
+			return refuse(http.StatusBadRequest, "OutOfBoundsAllocationPool", "The allocation pool %s spans beyond the subnet cidr %s.", p, sub.CIDR)
+		}
+	}
+	slices.SortFunc(sorted, func(a, b pool) int {
+		x, _ := a.ends()
+		y, _ := b.ends()
+		return x.Compare(y)
+	})
+	for i := 1; i < len(sorted); i++ {
+		if start, _ := sorted[i].ends(); sorted[i-1].contains(start) {
+			return refuse(http.StatusConflict, "OverlappingAllocationPools", "Found overlapping allocation pools: %s %s for subnet %s.", sorted[i-1], sorted[i], sub.CIDR)
+		}
+	}
+	return nil
+}
+
+// pools are all addresses that ports can have, around the gateway.
+func pools(prefix netip.Prefix, gateway netip.Addr) []pool {
+	start, end := prefix.Addr().Next(), last(prefix)
+	if prefix.Addr().Is4() {
+		end = end.Prev()
+	}
+	if !gateway.IsValid() || !prefix.Contains(gateway) {
+		return []pool{{start.String(), end.String()}}
+	}
+	around := []pool{}
+	if start.Less(gateway) {
+		around = append(around, pool{start.String(), gateway.Prev().String()})
+	}
+	if gateway.Less(end) {
+		around = append(around, pool{gateway.Next().String(), end.String()})
+	}
+	return around
+}
+
+// last is the last address of a prefix.
+func last(prefix netip.Prefix) netip.Addr {
+	bytes := prefix.Addr().AsSlice()
+	for bit := prefix.Bits(); bit < 8*len(bytes); bit++ {
+		bytes[bit/8] |= 1 << (7 - bit%8)
+	}
+	a, _ := netip.AddrFromSlice(bytes)
+	return a
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+type port struct {
+	standard
+	NetworkID   string    `json:"network_id"`
+	Status      string    `json:"status"`
+	DeviceOwner string    `json:"device_owner"`
+	DeviceID    string    `json:"device_id"`
+	FixedIPs    []fixedIP `json:"fixed_ips"`
+}
+
+type fixedIP struct {
+	SubnetID  string `json:"subnet_id"`
+	IPAddress string `json:"ip_address"`
+}
+
+func (*port) filters() []string {
+	return []string{"network_id", "status", "device_owner", "device_id"}
+}
+
+func (p *port) has(subnet string) bool {
+	return slices.ContainsFunc(p.FixedIPs, func(ip fixedIP) bool { return ip.SubnetID == subnet })
+}
+
+func (s *Server) newPort(who caller, meta standard, given map[string]json.RawMessage) (object, error) {
+	meta.Revision = 1
+	p := &port{standard: meta, Status: "DOWN", FixedIPs: []fixedIP{}}
+	err := errors.Join(set(given, "network_id", &p.NetworkID), set(given, "device_owner", &p.DeviceOwner),
+		set(given, "device_id", &p.DeviceID), set(given, "fixed_ips", &p.FixedIPs))
+	switch {
+	case err != nil:
+		return nil, err
+	case p.NetworkID == "":
+		return nil, badRequest("Failed to parse request. Required attribute 'network_id' not specified")
+	}
+	n, err := s.find(who, "networks", p.NetworkID)
+	if err != nil {
+		return nil, err
+	}
+	if subnets := n.(*network).Subnets; len(p.FixedIPs) == 0 && len(subnets) > 0 {
+		p.FixedIPs = []fixedIP{{SubnetID: subnets[0]}}
+	}
+	for i, ip := range p.FixedIPs {
+		o, ok := s.all["subnets"][ip.SubnetID]
+		if !ok {
+			return nil, refuse(http.StatusNotFound, "SubnetNotFound", "Subnet %s could not be found.", ip.SubnetID)
+		}
+		p.FixedIPs[i].IPAddress = cmp.Or(ip.IPAddress, s.free(o.(*subnet)))
+	}
+	return p, nil
+}
+
+// free is an address of a subnet that no port has.
+func (s *Server) free(sub *subnet) string {
+	taken := map[string]bool{}
+	for _, o := range s.those("ports") {
+		for _, ip := range o.(*port).FixedIPs {
+			taken[ip.IPAddress] = true
+		}
+	}
+	for _, p := range sub.Pools {
+		for a, end := p.ends(); a.Compare(end) <= 0; a = a.Next() {
+			if !taken[a.String()] {
+				return a.String()
+			}
+		}
+	}
+	return ""
+}
+
+// usual is what a project may have if nobody has said otherwise.
+var usual = map[string]int{"network": 100, "subnet": 100, "port": 500}
+
+// SetQuota says how much a project may have of "network", "subnet" or "port"; -1: of these as many as it likes.
+func (s *Server) SetQuota(project, resource string, most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setQuota(project, resource, most)
+}
+
+func (s *Server) setQuota(project, resource string, most int) {
+	if s.quotas == nil {
+		s.quotas = map[string]map[string]int{}
+	}
+	if s.quotas[project] == nil {
+		s.quotas[project] = map[string]int{}
+	}
+	s.quotas[project][resource] = most
+}
+
+func (s *Server) quota(project, resource string) int {
+	if most, ok := s.quotas[project][resource]; ok {
+		return most
+	}
+	return usual[resource]
+}
+
+func (s *Server) withinQuota(project, resource, collection string) error {
+	used := 0
+	for _, o := range s.all[collection] {
+		if o.meta().ProjectID == project {
+			used++
+		}
+	}
+	if most := s.quota(project, resource); most >= 0 && used >= most {
+		return refuse(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['%s'].", resource)
+	}
+	return nil
+}
+
+func (s *Server) serveQuota(who caller, project string, r *http.Request) (status int, answer any, err error) {
+	if r.Method == http.MethodPut {
+		if !who.isAdmin {
+			return 0, nil, refuse(http.StatusForbidden, "PolicyNotAuthorized", "rule:update_quota is disallowed by policy")
+		}
+		var body struct{ Quota map[string]int }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			return 0, nil, badRequest("Body contains invalid data")
+		}
+		for resource, most := range body.Quota {
+			if _, ok := usual[resource]; !ok {
+				return 0, nil, badRequest("Unrecognized attribute(s) '%s'", resource)
+			}
+			s.setQuota(project, resource, most)
+		}
+	} else if r.Method != http.MethodGet {
+		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
+	}
+	quota := map[string]int{}
+	for resource := range usual {
+		quota[resource] = s.quota(project, resource)
+	}
+	return http.StatusOK, map[string]any{"quota": quota}, nil
+}

@@ -1,0 +1,416 @@
+// Package neutrontest is a small OpenStack Neutron: networks with their subnets, ports and quotas, in memory.
+//
+// It is for tests, and for lessons without an OpenStack. What it answers, and what it refuses and in which words,
+// is what Neutron 21 does; the same tests are run on that. It does not do more than they ask: there are no
+// routers, no tags and no DHCP, and nothing is ever done on a wire.
+//
+// Who asks is said in headers: X-User-Id, X-Project-Id and X-Roles, as a Neutron without Keystone has it.
+package neutrontest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Server is the Neutron, an [http.Handler]. Its zero value has nothing in it and can be used.
+type Server struct {
+	mu     sync.Mutex
+	all    map[string]map[string]object // by collection, and by id
+	quotas map[string]map[string]int    // by project, and by resource
+}
+
+// object is a network, a subnet or a port, as it is in the API.
+type object interface {
+	meta() *standard
+	// filters are by what a list may be narrowed.
+	filters() []string
+}
+
+// standard is what all objects have.
+type standard struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Description string    `json:"description"`
+	ProjectID   string    `json:"project_id"`
+	TenantID    string    `json:"tenant_id"`
+	Tags        []string  `json:"tags"`
+	CreatedAt   time.Time `json:"created_at"`
+	UpdatedAt   time.Time `json:"updated_at"`
+	Revision    int       `json:"revision_number"`
+}
+
+func (s *standard) meta() *standard { return s }
+
+func (s *standard) touch() {
+	s.Revision++
+	s.UpdatedAt = now()
+}
+
+func now() time.Time { return time.Now().UTC().Truncate(time.Second) }
+
+// refusal is an answer that is an error.
+type refusal struct {
+	status        int
+	kind, message string
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return r.kind + ": " + r.message }
+
+func refuse(status int, kind, format string, values ...any) error {
+	return &refusal{status, kind, fmt.Sprintf(format, values...)}
+}
+
+func badRequest(format string, values ...any) error {
+	return refuse(http.StatusBadRequest, "HTTPBadRequest", format, values...)
+}
+
+func invalidInput(format string, values ...any) error {
+	return refuse(http.StatusBadRequest, "InvalidInput", "Invalid input for operation: "+format, values...)
+}
+
+// caller is who asks.
+type caller struct {
+	project string
+	isAdmin bool
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Openstack-Request-Id", "req-"+uuid.NewString())
+	if r.Header.Get("X-User-Id") == "" {
+		http.Error(w, "This server could not verify that you are authorized to access the document you requested.", http.StatusUnauthorized)
+		return
+	}
+	who := caller{r.Header.Get("X-Project-Id"), slices.Contains(strings.Split(r.Header.Get("X-Roles"), ","), "admin")}
+	s.mu.Lock()
+	status, answer, err := s.serve(who, r)
+	var body []byte
+	if err == nil && answer != nil {
+		body, err = json.Marshal(answer)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		var refused *refusal
+		if !errors.As(err, &refused) {
+			refused = &refusal{http.StatusInternalServerError, "HTTPInternalServerError", err.Error()}
+		}
+		status = refused.status
+		body, _ = json.Marshal(map[string]any{"NeutronError": map[string]string{
+			"type": refused.kind, "message": refused.message, "detail": "",
+		}})
+	}
+	if body != nil {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // or the client is gone
+}
+
+func (s *Server) serve(who caller, r *http.Request) (status int, answer any, err error) {
+	path, isAPI := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/"), "/v2.0/")
+	collection, id, _ := strings.Cut(path, "/")
+	if isAPI && collection == "quotas" && id != "" {
+		return s.serveQuota(who, id, r)
+	}
+	kind, isKind := kinds[collection]
+	if !isAPI || !isKind || strings.Contains(id, "/") {
+		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
+	}
+	switch {
+	case id == "" && r.Method == http.MethodGet:
+		found, err := s.list(who, collection, r)
+		return http.StatusOK, map[string]any{collection: found}, err
+	case id == "" && r.Method == http.MethodPost:
+		body, err := attributes(r, kind)
+		if err != nil {
+			return 0, nil, err
+		}
+		made, err := s.create(who, collection, kind, body)
+		return http.StatusCreated, map[string]any{kind.name: made}, err
+	case id == "":
+		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
+	}
+	o, err := s.find(who, collection, id)
+	if err != nil {
+		return 0, nil, err
+	}
+	if r.Method != http.MethodGet {
+		if err := precondition(r, o); err != nil {
+			return 0, nil, err
+		}
+	}
+	switch r.Method {
+	case http.MethodGet:
+		return http.StatusOK, map[string]any{kind.name: fields(o, r)}, nil
+	case http.MethodPut:
+		body, err := attributes(r, kind)
+		if err == nil {
+			err = s.update(kind, o, body)
+		}
+		return http.StatusOK, map[string]any{kind.name: o}, err
+	case http.MethodDelete:
+		return http.StatusNoContent, nil, s.remove(o)
+	}
+	return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
+}
+
+// kind is a kind of objects.
+type kind struct {
+	name     string   // in a body
+	class    string   // in an error
+	settable []string // in a POST
+	readOnly []string // not in a PUT, of those
+}
+
+var kinds = map[string]kind{
+	"networks": {"network", "Network", []string{"name", "description", "admin_state_up", "project_id", "tenant_id"}, []string{"project_id", "tenant_id"}},
+	"subnets": {"subnet", "Subnet", []string{"name", "description", "network_id", "ip_version", "cidr", "gateway_ip", "allocation_pools", "enable_dhcp", "project_id", "tenant_id"},
+		[]string{"network_id", "ip_version", "cidr", "project_id", "tenant_id"}},
+	"ports": {"port", "Port", []string{"name", "description", "network_id", "device_owner", "device_id", "fixed_ips", "project_id", "tenant_id"},
+		[]string{"network_id", "fixed_ips", "project_id", "tenant_id"}},
+}
+
+// attributes reads a request's body.
+func attributes(r *http.Request, k kind) (map[string]json.RawMessage, error) {
+	var body map[string]json.RawMessage
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		return nil, badRequest("Body contains invalid data")
+	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(body[k.name], &given); err != nil || given == nil {
+		return nil, badRequest("Unable to find '%s' in request body", k.name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		switch isSettable := slices.Contains(k.settable, name); {
+		case r.Method == http.MethodPost && name == "tags":
+			return nil, badRequest("Attribute 'tags' not allowed in POST")
+		case r.Method == http.MethodPut && (slices.Contains(k.readOnly, name) || name == "status" || name == "id"):
+			return nil, badRequest("Cannot update read-only attribute %s", name)
+		case !isSettable:
+			return nil, badRequest("Unrecognized attribute(s) '%s'", name)
+		}
+	}
+	for _, name := range []string{"name", "description"} {
+		var text string
+		if given[name] != nil && json.Unmarshal(given[name], &text) == nil && len(text) > 255 {
+			return nil, badRequest("Invalid input for %s. Reason: '%s' exceeds maximum length of 255.", name, text)
+		}
+	}
+	return given, nil
+}
+
+// set puts an attribute into its place, if it is given.
+func set[T any](given map[string]json.RawMessage, name string, value *T) error {
+	raw, isGiven := given[name]
+	if !isGiven {
+		return nil
+	}
+	if err := json.Unmarshal(raw, value); err != nil {
+		return badRequest("Invalid input for %s. Reason: %s.", name, err)
+	}
+	return nil
+}
+
+// find returns an object that the caller may see.
+func (s *Server) find(who caller, collection, id string) (object, error) {
+	o, ok := s.all[collection][id]
+	if !ok || !who.isAdmin && o.meta().ProjectID != who.project {
+		class := kinds[collection].class
+		return nil, refuse(http.StatusNotFound, class+"NotFound", "%s %s could not be found.", class, id)
+	}
+	return o, nil
+}
+
+// those returns a collection's objects, in the order of lists.
+func (s *Server) those(collection string) []object {
+	var objects []object
+	for _, id := range slices.Sorted(maps.Keys(s.all[collection])) {
+		objects = append(objects, s.all[collection][id])
+	}
+	return objects
+}
+
+func (s *Server) list(who caller, collection string, r *http.Request) ([]any, error) {
+	query := r.URL.Query()
+	var empty object
+	switch collection {
+	case "networks":
+		empty = &network{}
+	case "subnets":
+		empty = &subnet{}
+	default:
+		empty = &port{}
+	}
+	known := append([]string{"id", "name", "description", "project_id", "tenant_id", "revision_number"}, empty.filters()...)
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if name != "fields" && !slices.Contains(known, name) {
+			return nil, badRequest("['%s'] is invalid attribute for filtering", name)
+		}
+	}
+	found := []any{}
+	for _, o := range s.those(collection) {
+		values, err := asMap(o)
+		if err != nil {
+			return nil, err
+		}
+		isWanted := who.isAdmin || o.meta().ProjectID == who.project
+		for name, wanted := range query {
+			if name != "fields" && !slices.Contains(wanted, fmt.Sprint(values[name])) {
+				isWanted = false
+			}
+		}
+		if isWanted {
+			found = append(found, fields(o, r))
+		}
+	}
+	return found, nil
+}
+
+func asMap(o object) (map[string]any, error) {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]any
+	return values, json.Unmarshal(data, &values)
+}
+
+// fields is an object, or of it what was asked for.
+func fields(o object, r *http.Request) any {
+	names := r.URL.Query()["fields"]
+	values, err := asMap(o)
+	if len(names) == 0 || err != nil {
+		return o
+	}
+	maps.DeleteFunc(values, func(name string, _ any) bool { return !slices.Contains(names, name) })
+	return values
+}
+
+// precondition is "If-Match: revision_number=7". What is written otherwise is passed over.
+func precondition(r *http.Request, o object) error {
+	text, ok := strings.CutPrefix(r.Header.Get("If-Match"), "revision_number=")
+	revision, err := strconv.Atoi(text)
+	if ok && err == nil && revision != o.meta().Revision {
+		return refuse(http.StatusPreconditionFailed, "RevisionNumberConstraintFailed",
+			"Constrained to %d, but current revision is %d", revision, o.meta().Revision)
+	}
+	return nil
+}
+
+// create makes an object.
+func (s *Server) create(who caller, collection string, k kind, given map[string]json.RawMessage) (object, error) {
+	meta := standard{ID: uuid.NewString(), ProjectID: who.project, Tags: []string{}, CreatedAt: now(), UpdatedAt: now()}
+	for _, name := range []string{"tenant_id", "project_id"} {
+		if err := set(given, name, &meta.ProjectID); err != nil {
+			return nil, err
+		}
+	}
+	if !who.isAdmin && meta.ProjectID != who.project {
+		return nil, badRequest("Specifying 'project_id' or 'tenant_id' other than the authenticated project in request requires admin or advsvc privileges")
+	}
+	meta.TenantID = meta.ProjectID
+	if err := errors.Join(set(given, "name", &meta.Name), set(given, "description", &meta.Description)); err != nil {
+		return nil, err
+	}
+	var o object
+	var err error
+	switch collection {
+	case "networks":
+		o, err = newNetwork(meta, given)
+	case "subnets":
+		o, err = s.newSubnet(who, meta, given)
+	default:
+		o, err = s.newPort(who, meta, given)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.withinQuota(meta.ProjectID, k.name, collection); err != nil {
+		return nil, err
+	}
+	if s.all == nil {
+		s.all = map[string]map[string]object{}
+	}
+	if s.all[collection] == nil {
+		s.all[collection] = map[string]object{}
+	}
+	s.all[collection][meta.ID] = o
+	if sub, ok := o.(*subnet); ok {
+		n := s.all["networks"][sub.NetworkID].(*network)
+		n.Subnets = append(n.Subnets, sub.ID)
+		n.touch()
+	}
+	return o, nil
+}
+
+// update changes an object. Its revision becomes another one even if nothing is different.
+func (s *Server) update(k kind, o object, given map[string]json.RawMessage) error {
+	var err error
+	switch o := o.(type) {
+	case *network:
+		err = set(given, "admin_state_up", &o.AdminStateUp)
+	case *subnet:
+		err = s.changeSubnet(o, given)
+	case *port:
+		err = errors.Join(set(given, "device_owner", &o.DeviceOwner), set(given, "device_id", &o.DeviceID))
+	}
+	meta := o.meta()
+	if err = errors.Join(err, set(given, "name", &meta.Name), set(given, "description", &meta.Description)); err != nil {
+		return err
+	}
+	meta.touch()
+	return nil
+}
+
+// remove deletes an object, unless there are ports in its way, and what belongs to it.
+func (s *Server) remove(o object) error {
+	switch o := o.(type) {
+	case *network:
+		var inTheWay []string
+		for _, p := range s.portsOf(func(p *port) bool { return p.NetworkID == o.ID }) {
+			inTheWay = append(inTheWay, p.ID)
+		}
+		if len(inTheWay) > 0 {
+			return refuse(http.StatusConflict, "NetworkInUse", "Unable to complete operation on network %s. There are one or more ports still in use on the network, id for these ports is: %s.",
+				o.ID, strings.Join(inTheWay, ","))
+		}
+		for _, id := range o.Subnets {
+			delete(s.all["subnets"], id)
+		}
+		maps.DeleteFunc(s.all["ports"], func(_ string, p object) bool { return p.(*port).NetworkID == o.ID })
+		delete(s.all["networks"], o.ID)
+	case *subnet:
+		if len(s.portsOf(func(p *port) bool { return p.has(o.ID) })) > 0 {
+			return refuse(http.StatusConflict, "SubnetInUse", "Unable to complete operation on subnet %s: One or more ports have an IP allocation from this subnet.", o.ID)
+		}
+		n := s.all["networks"][o.NetworkID].(*network)
+		n.Subnets = slices.DeleteFunc(n.Subnets, func(id string) bool { return id == o.ID })
+		n.touch()
+		delete(s.all["subnets"], o.ID)
+	case *port:
+		delete(s.all["ports"], o.ID)
+	}
+	return nil
+}
+
+// portsOf returns ports, but for those of DHCP, which are in nobody's way.
+func (s *Server) portsOf(is func(*port) bool) []*port {
+	var ports []*port
+	for _, o := range s.those("ports") {
+		if p := o.(*port); is(p) && p.DeviceOwner != "network:dhcp" {
+			ports = append(ports, p)
+		}
+	}
+	return ports
+}
