@@ -60,6 +60,18 @@ type NetworkSpec struct {
 	Gateway string `json:"gateway"`
 }
 
+// ConditionReady is the condition that says whether the network is there as it should be.
+const ConditionReady = "Ready"
+
+// Reasons of it.
+const (
+	ReasonReady         = "Ready"
+	ReasonUnavailable   = "BackendUnavailable" // the cloud does not answer, or not as it should; it is tried again
+	ReasonRefused       = "Refused"            // the cloud does not want what is asked for
+	ReasonQuotaExceeded = "QuotaExceeded"      // there may be no more of these in the project
+	ReasonInUse         = "InUse"              // something in the cloud still uses what is to be changed or deleted
+)
+
 // NetworkStatus is what the controller says.
 type NetworkStatus struct {
 	// The generation of the Network that the rest speaks of.
@@ -77,7 +89,7 @@ type NetworkStatus struct {
 	// +optional
 	SubnetID string `json:"subnetID,omitempty"`
 
-	// "Ready" is the one there is. Its reasons are the Reason constants.
+	// "Ready" is the one there is. Its reasons are Ready, BackendUnavailable, Refused, QuotaExceeded and InUse.
 	//
 	// +optional
 	// +listType=map

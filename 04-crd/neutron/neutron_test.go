@@ -1,0 +1,355 @@
+package neutron_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/quotas"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/controllers/crd"
+	samplecrdv1 "example.com/controllers/crd/apis/samplecrd/v1"
+	"example.com/controllers/crd/neutron"
+	"example.com/controllers/crd/neutrontest"
+)
+
+// world is a Neutron, and a way to it on which requests and replies are lost. It is the one at NEUTRON_URL, if
+// there is one.
+type world struct {
+	*testing.T
+	cloud *neutron.Cloud
+	// direct is how a person gets there, and admin one who may do anything.
+	direct, admin *gophercloud.ServiceClient
+	project       string
+
+	mu    sync.Mutex
+	calls []string
+	// lose says what is lost of the call with a number, from 1 on: "", "request" or "reply".
+	lose func(call int) string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, project: strings.ReplaceAll(uuid.NewString(), "-", "")}
+	url := os.Getenv("NEUTRON_URL")
+	if url == "" {
+		server := httptest.NewServer(&neutrontest.Server{})
+		t.Cleanup(server.Close)
+		url = server.URL
+	}
+	url = strings.TrimSuffix(url, "/") + "/"
+	client := func(transport http.RoundTripper, roles string) *gophercloud.ServiceClient {
+		return &gophercloud.ServiceClient{
+			ProviderClient: &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: transport}},
+			Type:           "network", Endpoint: url, ResourceBase: url + "v2.0/",
+			MoreHeaders: map[string]string{"X-User-Id": "u", "X-Project-Id": w.project, "X-Roles": roles},
+		}
+	}
+	w.cloud = &neutron.Cloud{Client: client(w, "member")}
+	w.direct, w.admin = client(http.DefaultTransport, "member"), client(http.DefaultTransport, "admin")
+	return w
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, r.Method+" "+strings.Split(strings.TrimPrefix(r.URL.Path, "/v2.0/"), "/")[0])
+	lost := ""
+	if w.lose != nil {
+		lost = w.lose(len(w.calls))
+	}
+	if lost == "request" {
+		return nil, io.ErrUnexpectedEOF
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if lost == "" || err != nil {
+		return response, err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	response.Body.Close()
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return nil, err
+}
+
+// took returns what was called since it was asked last.
+func (w *world) took() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	calls := w.calls
+	w.calls = nil
+	return calls
+}
+
+func newNetwork() *samplecrdv1.Network {
+	return &samplecrdv1.Network{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "n", UID: types.UID(uuid.NewString())},
+		Spec:       samplecrdv1.NetworkSpec{CIDR: "192.168.0.0/16", Gateway: "192.168.0.1"},
+	}
+}
+
+func (w *world) networks() []networks.Network {
+	w.Helper()
+	pages, err := networks.List(w.direct, networks.ListOpts{}).AllPages(w.Context())
+	require.NoError(w, err)
+	all, err := networks.ExtractNetworks(pages)
+	require.NoError(w, err)
+	return all
+}
+
+func (w *world) subnets() []subnets.Subnet {
+	w.Helper()
+	pages, err := subnets.List(w.direct, subnets.ListOpts{}).AllPages(w.Context())
+	require.NoError(w, err)
+	all, err := subnets.ExtractSubnets(pages)
+	require.NoError(w, err)
+	return all
+}
+
+func (w *world) ensure(n *samplecrdv1.Network) crd.Made {
+	w.Helper()
+	made, err := w.cloud.Ensure(w.Context(), n)
+	require.NoError(w, err)
+	n.Status.NetworkID, n.Status.SubnetID = made.NetworkID, made.SubnetID
+	return made
+}
+
+// requireAsItShouldBe says that there is one network, with one subnet, and that they are n's.
+func (w *world) requireAsItShouldBe(n *samplecrdv1.Network, made crd.Made) {
+	w.Helper()
+	all, subs := w.networks(), w.subnets()
+	require.Len(w, all, 1)
+	require.Len(w, subs, 1)
+	require.Equal(w, made, crd.Made{NetworkID: all[0].ID, SubnetID: subs[0].ID})
+	require.Equal(w, all[0].ID, subs[0].NetworkID)
+	require.Equal(w, "kubernetes-"+string(n.UID), all[0].Name)
+	require.Equal(w, "Kubernetes Network shop/n", all[0].Description)
+	require.Equal(w, n.Spec.CIDR, subs[0].CIDR)
+	require.Equal(w, n.Spec.Gateway, subs[0].GatewayIP)
+}
+
+func TestEnsure(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	made := w.ensure(n)
+	require.Equal(t, []string{"GET networks", "POST networks", "POST subnets"}, w.took())
+	w.requireAsItShouldBe(n, made)
+
+	before := w.networks()[0].RevisionNumber + w.subnets()[0].RevisionNumber
+	require.Equal(t, made, w.ensure(n))
+	require.Equal(t, []string{"GET networks", "GET subnets"}, w.took())
+	require.Equal(t, before, w.networks()[0].RevisionNumber+w.subnets()[0].RevisionNumber)
+
+	for _, gateway := range []string{"192.168.255.254", "192.168.7.7", "192.168.0.1", "192.168.0.2"} {
+		n.Spec.Gateway = gateway
+		require.Equal(t, made, w.ensure(n))
+		require.Equal(t, []string{"GET networks", "GET subnets", "PUT subnets"}, w.took())
+		w.requireAsItShouldBe(n, made)
+	}
+	require.NoError(t, w.cloud.Delete(t.Context(), n))
+	require.Equal(t, []string{"GET networks", "DELETE networks"}, w.took())
+	require.Empty(t, w.networks())
+	require.Empty(t, w.subnets())
+	require.NoError(t, w.cloud.Delete(t.Context(), n))
+	require.Equal(t, []string{"GET networks"}, w.took())
+}
+
+func TestIPv6(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	n.Spec = samplecrdv1.NetworkSpec{CIDR: "fd00:1::/64", Gateway: "fd00:1::1"}
+	made := w.ensure(n)
+	w.requireAsItShouldBe(n, made)
+	n.Spec.Gateway = "fd00:1::ffff"
+	require.Equal(t, made, w.ensure(n))
+	w.requireAsItShouldBe(n, made)
+}
+
+// Whatever is lost of whichever call, and if we forget all that we knew: done again, it is as if nothing had been.
+func TestLost(t *testing.T) {
+	for _, what := range []string{"request", "reply"} {
+		for nth := 1; ; nth++ {
+			met := false
+			t.Run(fmt.Sprintf("the %s of call %d", what, nth), func(t *testing.T) {
+				w, n := newWorld(t), newNetwork()
+				w.lose = func(call int) string {
+					if call == nth {
+						met = true
+						return what
+					}
+					return ""
+				}
+				persist := func(do func() error) {
+					t.Helper()
+					for range 3 {
+						if err := do(); err == nil {
+							return
+						}
+					}
+					t.Fatal("it is not done at the third try")
+				}
+				var made crd.Made
+				ensure := func() (err error) {
+					made, err = w.cloud.Ensure(t.Context(), n)
+					return err
+				}
+				persist(ensure)
+				w.requireAsItShouldBe(n, made)
+				n.Spec.Gateway = "192.168.0.9"
+				persist(ensure)
+				w.requireAsItShouldBe(n, made)
+				persist(func() error { return w.cloud.Delete(t.Context(), n) })
+				require.Empty(t, w.networks())
+				require.Empty(t, w.subnets())
+			})
+			if !met {
+				require.Greater(t, nth, 8)
+				break
+			}
+		}
+	}
+}
+
+func TestDrift(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	made := w.ensure(n)
+	_, err := subnets.Update(t.Context(), w.direct, made.SubnetID, subnets.UpdateOpts{GatewayIP: new("10.0.0.1")}).Extract()
+	require.NoError(t, err)
+	require.Equal(t, made, w.ensure(n))
+	w.requireAsItShouldBe(n, made)
+
+	require.NoError(t, subnets.Delete(t.Context(), w.direct, made.SubnetID).ExtractErr())
+	made = w.ensure(n)
+	w.requireAsItShouldBe(n, made)
+
+	require.NoError(t, networks.Delete(t.Context(), w.direct, made.NetworkID).ExtractErr())
+	made = w.ensure(n)
+	w.requireAsItShouldBe(n, made)
+}
+
+// The one whose id is in the status is kept, even if it is not the first.
+func TestTwice(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	first := w.ensure(n)
+	second, err := networks.Create(t.Context(), w.direct, networks.CreateOpts{
+		Name: "kubernetes-" + string(n.UID), Description: "Kubernetes Network shop/n"}).Extract()
+	require.NoError(t, err)
+	n.Status.NetworkID = second.ID
+	made := w.ensure(n)
+	require.Equal(t, second.ID, made.NetworkID)
+	require.NotEqual(t, first, made)
+	w.requireAsItShouldBe(n, made)
+}
+
+func TestOfOthers(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	namesake, err := networks.Create(t.Context(), w.direct, networks.CreateOpts{Name: "kubernetes-" + string(n.UID), Description: "mine"}).Extract()
+	require.NoError(t, err)
+	made := w.ensure(n)
+	require.NotEqual(t, namesake.ID, made.NetworkID)
+
+	other, err := subnets.Create(t.Context(), w.direct, subnets.CreateOpts{Name: "other", NetworkID: made.NetworkID, CIDR: "10.0.0.0/24", IPVersion: 4}).Extract()
+	require.NoError(t, err)
+	for _, known := range []string{made.SubnetID, ""} {
+		n.Status.SubnetID = known
+		err = w.cloud.Delete(t.Context(), n)
+		require.EqualError(t, err, "there are subnets of somebody else in the network; delete them first: other "+other.ID)
+		requireReason(t, samplecrdv1.ReasonInUse, err)
+	}
+	require.Len(t, w.subnets(), 2)
+	require.NoError(t, subnets.Delete(t.Context(), w.direct, other.ID).ExtractErr())
+	require.NoError(t, w.cloud.Delete(t.Context(), n))
+	require.Len(t, w.networks(), 1)
+	require.Equal(t, namesake.ID, w.networks()[0].ID)
+
+	require.ErrorContains(t, w.cloud.Delete(t.Context(), &samplecrdv1.Network{}), "has no UID")
+}
+
+func requireReason(t *testing.T, reason string, err error) {
+	t.Helper()
+	var refused *crd.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, reason, refused.Reason)
+}
+
+func TestPortsInTheWay(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	made := w.ensure(n)
+	port, err := ports.Create(t.Context(), w.direct, ports.CreateOpts{NetworkID: made.NetworkID, Name: "web"}).Extract()
+	require.NoError(t, err)
+	_, err = ports.Create(t.Context(), w.direct, ports.CreateOpts{NetworkID: made.NetworkID, DeviceOwner: "network:dhcp", DeviceID: "d"}).Extract()
+	require.NoError(t, err)
+	w.took()
+	err = w.cloud.Delete(t.Context(), n)
+	require.EqualError(t, err, "ports still use the network; delete them first: web "+port.ID)
+	requireReason(t, samplecrdv1.ReasonInUse, err)
+	require.Equal(t, []string{"GET networks", "DELETE networks", "GET ports"}, w.took())
+	w.requireAsItShouldBe(n, made)
+	require.NoError(t, ports.Delete(t.Context(), w.direct, port.ID).ExtractErr())
+	require.NoError(t, w.cloud.Delete(t.Context(), n))
+	require.Empty(t, w.networks())
+}
+
+func TestQuota(t *testing.T) {
+	w := newWorld(t)
+	_, err := quotas.Update(t.Context(), w.admin, w.project, quotas.UpdateOpts{Network: new(1), Subnet: new(0)}).Extract()
+	require.NoError(t, err)
+	n := newNetwork()
+	_, err = w.cloud.Ensure(t.Context(), n)
+	require.ErrorContains(t, err, "Quota exceeded for resources: ['subnet']")
+	requireReason(t, samplecrdv1.ReasonQuotaExceeded, err)
+	_, err = w.cloud.Ensure(t.Context(), newNetwork())
+	require.ErrorContains(t, err, "create network kubernetes-")
+	require.ErrorContains(t, err, "for shop/n: Quota exceeded for resources: ['network']")
+	_, err = quotas.Update(t.Context(), w.admin, w.project, quotas.UpdateOpts{Subnet: new(5)}).Extract()
+	require.NoError(t, err)
+	w.requireAsItShouldBe(n, w.ensure(n))
+}
+
+func TestWhatIsAnswered(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		body   string
+		reason string // "": it is tried again
+	}{
+		{503, "<html>down</html>", ""},
+		{500, `{"NeutronError":{"type":"HTTPInternalServerError","message":"oh","detail":""}}`, ""},
+		{409, `{"NeutronError":{"type":"SomethingElse","message":"oh","detail":""}}`, ""},
+		{412, `{"NeutronError":{"type":"RevisionNumberConstraintFailed","message":"oh","detail":""}}`, ""},
+		{409, `{"NeutronError":{"type":"GatewayIpInUse","message":"oh","detail":""}}`, samplecrdv1.ReasonInUse},
+		{400, `{"NeutronError":{"type":"InvalidInput","message":"oh","detail":""}}`, samplecrdv1.ReasonRefused},
+		{403, `{"NeutronError":{"type":"PolicyNotAuthorized","message":"oh","detail":""}}`, samplecrdv1.ReasonRefused},
+		{401, "<html>who are you</html>", samplecrdv1.ReasonRefused},
+	} {
+		t.Run(fmt.Sprint(c.status, c.body), func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				_, _ = io.Copy(w, bytes.NewBufferString(c.body))
+			}))
+			defer server.Close()
+			cloud := &neutron.Cloud{Client: &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{},
+				Endpoint: server.URL + "/", ResourceBase: server.URL + "/v2.0/"}}
+			_, err := cloud.Ensure(t.Context(), newNetwork())
+			require.ErrorContains(t, err, "list networks")
+			if c.reason != "" {
+				requireReason(t, c.reason, err)
+				return
+			}
+			var refused *crd.RefusedError
+			require.NotErrorAs(t, err, &refused)
+		})
+	}
+}
