@@ -94,14 +94,13 @@ func (c *Cloud) ours(ctx context.Context, n *samplecrdv1.Network) ([]networks.Ne
 		return nil, explain("list networks", n, err)
 	}
 	slices.SortFunc(there, func(a, b networks.Network) int {
-		isKnown := func(n networks.Network, id string) int {
-			if n.ID == id {
-				return 0
-			}
+		switch n.Status.NetworkID {
+		case a.ID:
+			return -1
+		case b.ID:
 			return 1
 		}
-		return cmp.Or(cmp.Compare(isKnown(a, n.Status.NetworkID), isKnown(b, n.Status.NetworkID)),
-			a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return cmp.Compare(a.ID, b.ID)
 	})
 	return there, nil
 }
