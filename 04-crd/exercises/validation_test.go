@@ -20,8 +20,8 @@ import (
 
 const definition = "../manifests/samplecrd.k8s.io_networks.yaml"
 
-// networks returns a client for Networks in a namespace of the test's own.
-func networks(t *testing.T) (*clustertest.Env, typed.NetworkInterface) {
+// newClient returns a client for Networks in a namespace of the test's own.
+func newClient(t *testing.T) (*clustertest.Env, typed.NetworkInterface) {
 	t.Helper()
 	env := clustertest.New(t)
 	env.Kubectl("apply", "--filename", definition)
@@ -41,7 +41,7 @@ func network(cidr, gateway string) *samplecrdv1.Network {
 }
 
 func TestValidation(t *testing.T) {
-	_, client := networks(t)
+	_, client := newClient(t)
 	const (
 		inside    = "spec.gateway: Invalid value: must be an address inside spec.cidr"
 		first     = "spec.gateway: Invalid value: must not be the first address of spec.cidr, which names the network itself"
@@ -104,7 +104,7 @@ func TestValidation(t *testing.T) {
 
 func TestUpdates(t *testing.T) {
 	ctx := t.Context()
-	_, client := networks(t)
+	_, client := newClient(t)
 	made, err := client.Create(ctx, network("192.168.0.0/16", "192.168.0.1"), metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, made.Generation)
@@ -133,7 +133,7 @@ func TestUpdates(t *testing.T) {
 
 // The example of those who taught this resource before is accepted as it is, and shown in columns.
 func TestTheExample(t *testing.T) {
-	env, client := networks(t)
+	env, client := newClient(t)
 	env.Kubectl("apply", "--filename", "../example-network.yaml")
 	made, err := client.Get(context.Background(), "example-network", metav1.GetOptions{})
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ type NetworkStatusApplyConfiguration struct {
 	NetworkID *string `json:"networkID,omitempty"`
 	// The id of its subnet in the cloud.
 	SubnetID *string `json:"subnetID,omitempty"`
-	// "Ready" is the one there is. Its reasons are the Reason constants.
+	// "Ready" is the one there is. Its reasons are Ready, BackendUnavailable, Refused, QuotaExceeded and InUse.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

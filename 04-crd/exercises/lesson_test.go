@@ -1,0 +1,264 @@
+package exercises
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/crd"
+	samplecrdv1 "example.com/controllers/crd/apis/samplecrd/v1"
+	"example.com/controllers/crd/generated/clientset/versioned"
+	typed "example.com/controllers/crd/generated/clientset/versioned/typed/samplecrd/v1"
+	"example.com/controllers/crd/neutron"
+	"example.com/controllers/crd/neutrontest"
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/clustertest"
+	"example.com/controllers/harness/history"
+)
+
+// world is a cluster with the lesson's controller at work in it, and a cloud.
+type world struct {
+	*clustertest.Env
+	t         *testing.T
+	networks  typed.NetworkInterface
+	cloud     *gophercloud.ServiceClient // as a person
+	down      atomic.Bool                // the cloud does not answer
+	calls     atomic.Int64               // of the controller, to the cloud
+	recording history.Memory             // what passed between the controller and the API server
+}
+
+func newWorld(t *testing.T) *world {
+	env, client := newClient(t)
+	w := &world{Env: env, t: t, networks: client}
+	double := &neutrontest.Server{}
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-User-Id") == "controller" {
+			w.calls.Add(1)
+			if w.down.Load() {
+				http.Error(rw, "<html>down</html>", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		double.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(server.Close)
+	cloud := func(user string) *gophercloud.ServiceClient {
+		return &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{}, Type: "network",
+			Endpoint: server.URL + "/", ResourceBase: server.URL + "/v2.0/",
+			MoreHeaders: map[string]string{"X-User-Id": user, "X-Project-Id": "p", "X-Roles": "member"}}
+	}
+	w.cloud = cloud("person")
+
+	config, err := env.Config()
+	require.NoError(t, err)
+	proxy, err := apiproxy.Start(context.Background(), apiproxy.Options{Upstream: config, Record: w.recording.Record})
+	require.NoError(t, err)
+	kube, err := kubernetes.NewForConfig(proxy.Config())
+	require.NoError(t, err)
+	own, err := versioned.NewForConfig(proxy.Config())
+	require.NoError(t, err)
+	controller, err := crd.New(t.Context(), kube, own, &neutron.Cloud{Client: cloud("controller")}, crd.Options{
+		Namespace: env.Namespace, Workers: 2, Backoff: 20 * time.Millisecond, MaxBackoff: 500 * time.Millisecond,
+		Recheck: time.Second, Grace: 5 * time.Second,
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := controller.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		require.NoError(t, proxy.Stop())
+	})
+	return w
+}
+
+// create makes a Network and waits until it is ready.
+func (w *world) create() *samplecrdv1.Network {
+	w.t.Helper()
+	made, err := w.networks.Create(w.t.Context(), network("192.168.0.0/16", "192.168.0.1"), metav1.CreateOptions{})
+	require.NoError(w.t, err)
+	return w.becomes(made.Name, metav1.ConditionTrue, samplecrdv1.ReasonReady)
+}
+
+// becomes waits until the condition of a Network is that.
+func (w *world) becomes(name string, status metav1.ConditionStatus, reason string) *samplecrdv1.Network {
+	w.t.Helper()
+	var network *samplecrdv1.Network
+	w.Eventually("the condition of Network "+name, func(ctx context.Context) string {
+		var err error
+		if network, err = w.networks.Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		ready := meta.FindStatusCondition(network.Status.Conditions, samplecrdv1.ConditionReady)
+		if ready == nil {
+			return "there is none"
+		}
+		if ready.Status != status || ready.Reason != reason || ready.ObservedGeneration != network.Generation {
+			return string(ready.Status) + ", " + ready.Reason + ": " + ready.Message
+		}
+		return ""
+	})
+	return network
+}
+
+func (w *world) isGone(name string) {
+	w.t.Helper()
+	w.Eventually("Network "+name, func(ctx context.Context) string {
+		_, err := w.networks.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return "it is still there"
+	})
+	require.Empty(w.t, w.subnets())
+	pages, err := networks.List(w.cloud, networks.ListOpts{}).AllPages(w.t.Context())
+	require.NoError(w.t, err)
+	left, err := networks.ExtractNetworks(pages)
+	require.NoError(w.t, err)
+	require.Empty(w.t, left)
+}
+
+func (w *world) subnets() []subnets.Subnet {
+	w.t.Helper()
+	pages, err := subnets.List(w.cloud, subnets.ListOpts{}).AllPages(w.t.Context())
+	require.NoError(w.t, err)
+	all, err := subnets.ExtractSubnets(pages)
+	require.NoError(w.t, err)
+	return all
+}
+
+// writes returns the controller's, but for Events.
+func (w *world) writes() []string {
+	var writes []string
+	for _, r := range w.recording.History().Writes() {
+		if r.Resource != "events" {
+			writes = append(writes, strings.TrimSpace(r.Verb+" "+r.What()))
+		}
+	}
+	return writes
+}
+
+func (w *world) events(name string) []string {
+	w.t.Helper()
+	list, err := w.Client.CoreV1().Events(w.Namespace).List(w.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	require.NoError(w.t, err)
+	var reasons []string
+	for _, e := range list.Items {
+		reasons = append(reasons, e.Type+" "+e.Reason)
+	}
+	return reasons
+}
+
+func TestLife(t *testing.T) {
+	w := newWorld(t)
+	n := w.create()
+	require.Equal(t, []string{crd.Finalizer}, n.Finalizers)
+	there := w.subnets()
+	require.Len(t, there, 1)
+	require.Equal(t, there[0].ID, n.Status.SubnetID)
+	require.Equal(t, there[0].NetworkID, n.Status.NetworkID)
+	require.Equal(t, n.Generation, n.Status.ObservedGeneration)
+	require.Equal(t, []string{"patch networks.samplecrd.k8s.io", "patch networks.samplecrd.k8s.io/status"}, w.writes())
+
+	_, err := w.networks.Patch(t.Context(), n.Name, "application/merge-patch+json", []byte(`{"spec":{"gateway":"192.168.7.7"}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	w.becomes(n.Name, metav1.ConditionTrue, samplecrdv1.ReasonReady)
+	require.Equal(t, "192.168.7.7", w.subnets()[0].GatewayIP)
+
+	// It is looked at again and again, and nothing is written.
+	writes, calls := len(w.writes()), w.calls.Load()
+	w.Eventually("the cloud", func(context.Context) string {
+		if w.calls.Load() < calls+6 {
+			return "it is not looked at again"
+		}
+		return ""
+	})
+	require.Len(t, w.writes(), writes)
+	w.Eventually("events", func(context.Context) string {
+		if got := w.events(n.Name); len(got) != 1 || got[0] != "Normal Ready" {
+			return strings.Join(got, ", ")
+		}
+		return ""
+	})
+	require.NoError(t, w.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
+	w.isGone(n.Name)
+}
+
+func TestDrift(t *testing.T) {
+	w := newWorld(t)
+	n := w.create()
+	_, err := subnets.Update(t.Context(), w.cloud, n.Status.SubnetID, subnets.UpdateOpts{GatewayIP: new("10.0.0.1")}).Extract()
+	require.NoError(t, err)
+	w.Eventually("the gateway", func(context.Context) string {
+		if got := w.subnets()[0].GatewayIP; got != "192.168.0.1" {
+			return got
+		}
+		return ""
+	})
+	writes := len(w.writes())
+	require.NoError(t, networks.Delete(t.Context(), w.cloud, n.Status.NetworkID).ExtractErr())
+	w.Eventually("the ids", func(ctx context.Context) string {
+		now, err := w.networks.Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil || now.Status.NetworkID == n.Status.NetworkID {
+			return "they are the old ones"
+		}
+		return ""
+	})
+	require.Len(t, w.writes(), writes+1)
+}
+
+func TestTheCloudIsDown(t *testing.T) {
+	w := newWorld(t)
+	n := w.create()
+	w.down.Store(true)
+	w.becomes(n.Name, metav1.ConditionFalse, samplecrdv1.ReasonUnavailable)
+	writes, calls := len(w.writes()), w.calls.Load()
+	require.NoError(t, w.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
+	w.Eventually("the cloud", func(context.Context) string {
+		if w.calls.Load() < calls+5 {
+			return "it is not tried again"
+		}
+		return ""
+	})
+	require.LessOrEqual(t, len(w.writes()), writes+1, "the condition is of the new generation, and that is all")
+	w.down.Store(false)
+	w.isGone(n.Name)
+}
+
+func TestPortsInTheWay(t *testing.T) {
+	w := newWorld(t)
+	n := w.create()
+	port, err := ports.Create(t.Context(), w.cloud, ports.CreateOpts{NetworkID: n.Status.NetworkID, Name: "web"}).Extract()
+	require.NoError(t, err)
+	require.NoError(t, w.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
+	n = w.becomes(n.Name, metav1.ConditionFalse, samplecrdv1.ReasonInUse)
+	require.Contains(t, meta.FindStatusCondition(n.Status.Conditions, samplecrdv1.ConditionReady).Message, "web "+port.ID)
+	w.Eventually("events", func(context.Context) string {
+		if got := w.events(n.Name); len(got) != 2 {
+			return strings.Join(got, ", ")
+		}
+		return ""
+	})
+	require.NoError(t, ports.Delete(t.Context(), w.cloud, port.ID).ExtractErr())
+	w.isGone(n.Name)
+}
