@@ -262,3 +262,18 @@ func TestPortsInTheWay(t *testing.T) {
 	require.NoError(t, ports.Delete(t.Context(), w.cloud, port.ID).ExtractErr())
 	w.isGone(n.Name)
 }
+
+func TestRights(t *testing.T) {
+	env, _ := newClient(t)
+	env.Install("../manifests")
+	env.RequireRights("network-controller", clustertest.Rights{
+		May: []string{
+			"list networks.samplecrd.k8s.io", "watch networks.samplecrd.k8s.io", "patch networks.samplecrd.k8s.io",
+			"patch networks.samplecrd.k8s.io --subresource=status", "create events.events.k8s.io", "patch events.events.k8s.io",
+		},
+		MayNot: []string{
+			"create networks.samplecrd.k8s.io", "delete networks.samplecrd.k8s.io", "update networks.samplecrd.k8s.io",
+			"get secrets", "list pods", "patch networks.samplecrd.k8s.io --namespace=kube-system",
+		},
+	})
+}
