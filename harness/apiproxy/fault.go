@@ -386,7 +386,7 @@ const toldToStop = "controller told to stop before it"
 // more but delays. Then it is up to the controller whether the request is answered.
 func OnlyToldToStop(fault string) bool {
 	for i, part := range strings.Split(fault, ", ") {
-		if i == 0 && part != toldToStop || i > 0 && !strings.HasPrefix(part, "delayed by ") {
+		if i == 0 && part != toldToStop || i > 0 && !strings.HasPrefix(part, history.DelayedBy) {
 			return false
 		}
 	}
@@ -402,7 +402,7 @@ func (p plan) String() string {
 		}
 	}
 	say(p.stop, toldToStop)
-	say(p.delay != 0, "delayed by %s", p.delay)
+	say(p.delay != 0, history.DelayedBy+"%s", p.delay)
 	say(p.down != 0, "nobody can connect for %s", p.down)
 	say(p.lost != "", "%s lost", p.lost)
 	say(p.kill != "", "controller killed %s it", p.kill)

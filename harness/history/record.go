@@ -126,6 +126,14 @@ func (r Request) Failed() bool {
 	return r.Error != "" || r.Status == 0 || r.Status >= http.StatusBadRequest
 }
 
+// DelayedBy is how a Fault begins that is no more than a delay. Several have ", " between them.
+const DelayedBy = "delayed by "
+
+// IsOnlySlow says whether something was done to the request, but no more than to have it wait.
+func (r Request) IsOnlySlow() bool {
+	return strings.HasPrefix(r.Fault, DelayedBy) && !strings.Contains(r.Fault, ", ")
+}
+
 // IsWrite says whether the request asked for a change of what is stored, whatever came of it. It is
 // false for a dry run, for the questions that are asked with a create (token reviews, access reviews, a
 // ServiceAccount's token), and for what only passes through the API server to a container or a port.

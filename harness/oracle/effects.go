@@ -21,7 +21,7 @@ type Effects struct {
 	// has changed since, as the API server itself said.
 	Needless int
 	// Excused is how many requests failed, and watches something was done to: for each, there may be one such
-	// write. A request that was slow, and answered well, is no excuse.
+	// write. A request that was only slow is no excuse.
 	Excused int
 	// Tries is how many writes there were for each object, by "delete pods frontend-x".
 	Tries map[string]int
@@ -37,7 +37,7 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 	}
 	deleted := map[string]bool{} // by UID
 	for _, r := range h.Requests {
-		isDisturbed := r.Fault != "" && (r.Verb == "watch" || r.Status >= http.StatusBadRequest)
+		isDisturbed := r.Fault != "" && !r.IsOnlySlow() && (r.Verb == "watch" || r.Status >= http.StatusBadRequest)
 		if isDisturbed || r.Error != "" || r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests {
 			e.Excused++
 		}
@@ -61,7 +61,7 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 			if r.Verb == "delete" {
 				deleted[r.UID] = true
 			}
-		case isDone || r.Fault == "" && r.Error == "" && r.Status >= http.StatusBadRequest && r.Status < http.StatusInternalServerError &&
+		case isDone || (r.Fault == "" || r.IsOnlySlow()) && r.Error == "" && r.Status >= http.StatusBadRequest && r.Status < http.StatusInternalServerError &&
 			r.Status != http.StatusTooManyRequests:
 			e.Needless++
 		}

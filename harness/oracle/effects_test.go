@@ -38,6 +38,8 @@ func TestEffects(t *testing.T) {
 		"refused badly": {func(r *history.Request) { r.Status, r.Fault = 500, "refused with 500" }, oracle.Effects{Excused: 1}},
 		"slow":          {func(r *history.Request) { r.Status, r.Fault = 200, "delayed by 2s" }, oracle.Effects{Did: map[string]int{deletes: 1}}},
 		"a slow no-op":  {func(r *history.Request) { r.Status, r.NoOp, r.Fault = 200, true, "delayed by 2s" }, oracle.Effects{Needless: 1}},
+		"too slow":      {func(r *history.Request) { r.Status, r.Fault = 404, "delayed by 2s" }, oracle.Effects{Needless: 1}},
+		"slow and lost": {func(r *history.Request) { r.Fault, r.Error = "delayed by 2s, request lost", "broken off" }, oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
 		"a slow watch":  {func(r *history.Request) { r.Status, r.Verb, r.Fault = 200, "watch", "late by 2s" }, oracle.Effects{Excused: 1}},
 		"half an answer": {func(r *history.Request) { r.Status, r.Error = 200, "unexpected EOF" },
 			oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
