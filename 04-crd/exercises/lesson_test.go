@@ -277,3 +277,8 @@ func TestRights(t *testing.T) {
 		},
 	})
 }
+
+func TestREADME(t *testing.T) {
+	t.Parallel()
+	clustertest.PlayLesson(t, "..")
+}

@@ -1,0 +1,132 @@
+// Program openstack does a few things in the cloud by hand, in the words of OpenStack's own command. Which cloud is
+// said by the environment, as for the controller.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
+
+	"example.com/controllers/crd/neutron"
+)
+
+const usage = `usage: openstack network list
+       openstack subnet list
+       openstack subnet set SUBNET-ID GATEWAY
+       openstack port list
+       openstack port create NETWORK-ID NAME
+       openstack port delete PORT-ID`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "openstack:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) < 2 {
+		return errors.New(usage)
+	}
+	what, rest := strings.Join(args[:2], " "), args[2:]
+	do, ok := map[string]struct {
+		arguments int
+		do        func(context.Context, *gophercloud.ServiceClient, []string) error
+	}{
+		"network list": {0, listNetworks},
+		"subnet list":  {0, listSubnets},
+		"subnet set":   {2, setGateway},
+		"port list":    {0, listPorts},
+		"port create":  {2, createPort},
+		"port delete":  {1, deletePort},
+	}[what]
+	if !ok || len(rest) != do.arguments {
+		return errors.New(usage)
+	}
+	cloud, err := neutron.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := do.do(ctx, cloud.Client, rest); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// table prints lines of columns.
+func table(lines [][]string) error {
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintln(out, strings.Join(line, "\t"))
+	}
+	return out.Flush()
+}
+
+func listNetworks(ctx context.Context, client *gophercloud.ServiceClient, _ []string) error {
+	pages, err := networks.List(client, networks.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := networks.ExtractNetworks(pages)
+	lines := [][]string{{"ID", "NAME", "DESCRIPTION"}}
+	for _, n := range all {
+		lines = append(lines, []string{n.ID, n.Name, n.Description})
+	}
+	return errors.Join(err, table(lines))
+}
+
+func listSubnets(ctx context.Context, client *gophercloud.ServiceClient, _ []string) error {
+	pages, err := subnets.List(client, subnets.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := subnets.ExtractSubnets(pages)
+	lines := [][]string{{"ID", "CIDR", "GATEWAY", "DESCRIPTION"}}
+	for _, s := range all {
+		lines = append(lines, []string{s.ID, s.CIDR, s.GatewayIP, s.Description})
+	}
+	return errors.Join(err, table(lines))
+}
+
+func setGateway(ctx context.Context, client *gophercloud.ServiceClient, args []string) error {
+	_, err := subnets.Update(ctx, client, args[0], subnets.UpdateOpts{GatewayIP: &args[1]}).Extract()
+	return err
+}
+
+func listPorts(ctx context.Context, client *gophercloud.ServiceClient, _ []string) error {
+	pages, err := ports.List(client, ports.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := ports.ExtractPorts(pages)
+	lines := [][]string{{"ID", "NAME", "NETWORK"}}
+	for _, p := range all {
+		lines = append(lines, []string{p.ID, p.Name, p.NetworkID})
+	}
+	return errors.Join(err, table(lines))
+}
+
+func createPort(ctx context.Context, client *gophercloud.ServiceClient, args []string) error {
+	port, err := ports.Create(ctx, client, ports.CreateOpts{NetworkID: args[0], Name: args[1]}).Extract()
+	if err != nil {
+		return err
+	}
+	fmt.Println(port.ID)
+	return nil
+}
+
+func deletePort(ctx context.Context, client *gophercloud.ServiceClient, args []string) error {
+	return ports.Delete(ctx, client, args[0]).ExtractErr()
+}
