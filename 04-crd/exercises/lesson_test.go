@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -276,6 +277,41 @@ func TestRights(t *testing.T) {
 			"get secrets", "list pods", "patch networks.samplecrd.k8s.io --namespace=kube-system",
 		},
 	})
+}
+
+func TestProgram(t *testing.T) {
+	program := clustertest.BuildProgram(t, "..", "./cmd/network-controller")
+	env, _ := newClient(t)
+	server := httptest.NewServer(&neutrontest.Server{})
+	defer server.Close()
+	namespace, kubeconfig := "--namespace="+env.Namespace, "--kubeconfig="+env.Cluster.Kubeconfig
+	in := func(want string, environment ...string) clustertest.Refusal {
+		return clustertest.Refusal{Args: []string{namespace, kubeconfig}, Env: environment, Want: want}
+	}
+	clustertest.RequireRefusals(t, program, map[string]clustertest.Refusal{
+		"no namespace":      {Args: nil, Want: "--namespace is missing; name the namespace of the Networks"},
+		"an argument":       {Args: []string{"--namespace=x", "y"}, Want: `unexpected argument "y"`},
+		"no workers":        {Args: []string{"--namespace=x", "--workers=0"}, Want: "--workers is 0; without at least 1, nothing is done"},
+		"no recheck":        {Args: []string{"--namespace=x", "--recheck=0s"}, Want: "--recheck is 0s; it must be more than 0"},
+		"no such namespace": {Args: []string{"--namespace=nowhere", kubeconfig}, Want: `there is no namespace "nowhere" on https://`},
+		"no cloud":          in("no cloud is named; set OS_CLOUD, or OS_AUTH_URL"),
+		"no project":        in("NEUTRON_PROJECT is not; name the project", "NEUTRON_URL="+server.URL),
+		"a bad address": in(`NEUTRON_URL is "neutron:9696"; it must be like http://127.0.0.1:9696`,
+			"NEUTRON_URL=neutron:9696", "NEUTRON_PROJECT=p"),
+		"a cloud that is down": in("the Neutron at http://127.0.0.1:1/ does not answer as it should; is it the right one, and is it up?",
+			"NEUTRON_URL=http://127.0.0.1:1", "NEUTRON_PROJECT=p"),
+		"no such cloud":   in("read clouds.yaml for OS_CLOUD=nowhere", "OS_CLOUD=nowhere"),
+		"half of a login": in("read the OS_... variables", "OS_AUTH_URL=http://127.0.0.1:1"),
+		"nobody to log in at": in("log in to http://127.0.0.1:1", "OS_AUTH_URL=http://127.0.0.1:1", "OS_USERNAME=u", "OS_PASSWORD=p",
+			"OS_PROJECT_NAME=p", "OS_DOMAIN_NAME=d"),
+	})
+	t.Setenv("NEUTRON_PROJECT", "p")
+	t.Setenv("NEUTRON_URL", server.URL)
+	run := clustertest.StartProgram(t, program, namespace, kubeconfig, "--address=127.0.0.1:0")
+	run.AwaitLog("In step with the API server")
+	run.Signal(syscall.SIGTERM)
+	require.NoError(t, run.Wait())
+	require.Contains(t, run.Log(), "Stopped")
 }
 
 func TestREADME(t *testing.T) {

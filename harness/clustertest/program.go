@@ -35,6 +35,7 @@ func BuildProgram(t testing.TB, dir, pkg string) string {
 type Refusal struct {
 	Args []string
 	Want string // is part of what it writes to standard error
+	Env  []string
 }
 
 // RequireRefusals runs the program with each of these, and with the kubeconfigs that go wrong for every
@@ -50,17 +51,17 @@ func RequireRefusals(t *testing.T, program string, refusals map[string]Refusal) 
 		t.Fatal(err)
 	}
 	all := map[string]Refusal{
-		"no kubeconfig":     {[]string{"--namespace=x"}, "not in a Pod, and no --kubeconfig or KUBECONFIG"},
-		"a missing file":    {[]string{"--namespace=x", "--kubeconfig=/nowhere"}, "read kubeconfig /nowhere"},
-		"a broken file":     {[]string{"--namespace=x", "--kubeconfig=" + broken}, "read kubeconfig " + broken},
-		"no cluster":        {[]string{"--namespace=x", "--kubeconfig=" + unreachable}, "the API server at https://127.0.0.1:1 does not answer"},
-		"a flag of another": {[]string{"--no-such-flag"}, "flag provided but not defined: -no-such-flag"},
+		"no kubeconfig":     {Args: []string{"--namespace=x"}, Want: "not in a Pod, and no --kubeconfig or KUBECONFIG"},
+		"a missing file":    {Args: []string{"--namespace=x", "--kubeconfig=/nowhere"}, Want: "read kubeconfig /nowhere"},
+		"a broken file":     {Args: []string{"--namespace=x", "--kubeconfig=" + broken}, Want: "read kubeconfig " + broken},
+		"no cluster":        {Args: []string{"--namespace=x", "--kubeconfig=" + unreachable}, Want: "the API server at https://127.0.0.1:1 does not answer"},
+		"a flag of another": {Args: []string{"--no-such-flag"}, Want: "flag provided but not defined: -no-such-flag"},
 	}
 	maps.Copy(all, refusals)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), program, all[name].Args...)
-			cmd.Env = []string{"HOME=" + t.TempDir()}
+			cmd.Env = append([]string{"HOME=" + t.TempDir()}, all[name].Env...)
 			var stdout, stderr bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 			err := cmd.Run()

@@ -68,9 +68,12 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cloud, err := neutron.Connect(ctx)
+	var cloud *neutron.Cloud
+	if err = look(ctx, kube, client, config.Host, options.Namespace); err == nil {
+		cloud, err = neutron.Connect(ctx)
+	}
 	if err == nil {
-		err = look(ctx, client, cloud, config.Host, options.Namespace)
+		err = cloud.Look(ctx)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -103,12 +106,19 @@ func run(ctx context.Context) error {
 	return err
 }
 
-// look asks once whether both sides answer. An informer would not say: it tries for ever.
-func look(ctx context.Context, client versioned.Interface, cloud *neutron.Cloud, host, namespace string) error {
-	_, err := client.SamplecrdV1().Networks(namespace).List(ctx, metav1.ListOptions{Limit: 1})
+// look asks once whether the API server answers, and has what we are to work on. An informer would not say: it
+// tries for ever, and a namespace that does not exist has no Networks.
+func look(ctx context.Context, kube kubernetes.Interface, client versioned.Interface, host, namespace string) error {
+	_, err := kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no namespace %q on %s; make it, or name another with --namespace", namespace, host)
+	}
+	if err == nil {
+		_, err = client.SamplecrdV1().Networks(namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	}
 	switch {
 	case err == nil:
-		return cloud.Look(ctx)
+		return nil
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%s does not know Networks; apply manifests/samplecrd.k8s.io_networks.yaml first", host)
 	case apierrors.IsForbidden(err):
