@@ -150,20 +150,16 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 		return nil // somebody else's finalizer is still there
 	case network.DeletionTimestamp != nil:
 		if err := c.backend.Delete(ctx, network); err != nil {
-			return errors.Join(err, c.report(ctx, network, Made{network.Status.NetworkID, network.Status.SubnetID}, err))
+			return errors.Join(err, c.report(ctx, network, Made{}, err))
 		}
 		klog.FromContext(ctx).Info("What was made for the Network is gone")
 		return c.setFinalizers(ctx, network, slices.DeleteFunc(slices.Clone(network.Finalizers), func(f string) bool { return f == Finalizer }))
 	case !isOurs:
-		// If the Network is deleted from now on, we are asked. What is made before that may be forgotten.
+		// From now on, the Network is not gone before we have been asked. So nothing may be made before this.
 		return c.setFinalizers(ctx, network, append(slices.Clone(network.Finalizers), Finalizer))
 	}
 	made, err := c.backend.Ensure(ctx, network)
-	if err != nil {
-		made = Made{network.Status.NetworkID, network.Status.SubnetID}
-		return errors.Join(err, c.report(ctx, network, made, err))
-	}
-	if err := c.report(ctx, network, made, nil); err != nil {
+	if err := errors.Join(err, c.report(ctx, network, made, err)); err != nil {
 		return err
 	}
 	// Nobody tells us what is changed outside. Not all at once are looked at again.
@@ -196,6 +192,9 @@ func (c *Controller) report(ctx context.Context, network *samplecrdv1.Network, m
 	ready := metav1.Condition{
 		Type: samplecrdv1.ConditionReady, Status: metav1.ConditionTrue, Reason: samplecrdv1.ReasonReady,
 		Message: "the network is as it should be", ObservedGeneration: network.Generation,
+	}
+	if problem != nil { // what was there when all was well is still what we know
+		made = Made{network.Status.NetworkID, network.Status.SubnetID}
 	}
 	var refused *RefusedError
 	switch {

@@ -1,8 +1,8 @@
 // Package neutron makes Networks in an OpenStack cloud.
 //
-// For a Network there is one network there, with one subnet. Both have a name that is the Network's UID, which
-// nobody else's has: names are not unique in Neutron, and it is the only thing that can be looked for and that is
-// there from the moment of creation. So whoever is not told what became of a creation can find out.
+// For a Network there is one network there, with one subnet. The names of both have the Network's UID in them. In
+// Neutron a name need not be unique, but nobody else has a reason to take this one, and it is there from the moment
+// of creation. So whoever was not told what became of a creation can look for it.
 package neutron
 
 import (

@@ -112,13 +112,6 @@ func (s *Server) changeSubnet(sub *subnet, given map[string]json.RawMessage) err
 	if err := errors.Join(set(given, "enable_dhcp", &changed.EnableDHCP), s.setAddresses(&changed, given)); err != nil {
 		return err
 	}
-	if _, ok := given["gateway_ip"]; ok && sub.GatewayIP != nil && (changed.GatewayIP == nil || *changed.GatewayIP != *sub.GatewayIP) {
-		for _, p := range s.portsOf(func(p *port) bool { return p.DeviceOwner == "network:router_interface" && p.has(sub.ID) }) {
-			if slices.ContainsFunc(p.FixedIPs, func(ip fixedIP) bool { return ip.IPAddress == *sub.GatewayIP }) {
-				return refuse(http.StatusConflict, "GatewayIpInUse", "Current gateway ip %s already in use by port %s. Unable to update.", *sub.GatewayIP, p.ID)
-			}
-		}
-	}
 	*sub = changed
 	return nil
 }
