@@ -6,6 +6,8 @@ import (
 	"context"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	samplecrdv1 "example.com/controllers/crd/apis/samplecrd/v1"
 )
 
@@ -17,6 +19,14 @@ type Backend interface {
 	Ensure(ctx context.Context, network *samplecrdv1.Network) (Made, error)
 	// Delete deletes all that was ever made for this Network, and nothing else.
 	Delete(ctx context.Context, network *samplecrdv1.Network) error
+	// Owners returns the Networks for which there is something, whether they are still there or not.
+	Owners(ctx context.Context) ([]Owner, error)
+}
+
+// Owner is a Network for which something was made.
+type Owner struct {
+	Namespace, Name string
+	UID             types.UID
 }
 
 // Made is what is there, by its ids.

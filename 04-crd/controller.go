@@ -104,6 +104,9 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 		})
 	}
+	workers.Go(func() {
+		wait.JitterUntilWithContext(ctx, func(context.Context) { c.sweep(work) }, c.Recheck, 0.2, true)
+	})
 	<-ctx.Done()
 	c.ready.Store(false)
 	time.AfterFunc(c.Grace, stop)

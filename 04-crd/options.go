@@ -12,7 +12,7 @@ type Options struct {
 	Workers    int           // how many Networks are looked at, at the same time; at least 1
 	Backoff    time.Duration // the wait before a Network is tried again; it doubles each time
 	MaxBackoff time.Duration // the longest wait
-	Recheck    time.Duration // how long after a Network was found well it is looked at again, give or take a fifth
+	Recheck    time.Duration // how long after a Network was found well it is looked at again, and for what is left of others, give or take a fifth
 	Grace      time.Duration // how long Run may take to finish what it is at, when it is told to stop
 }
 

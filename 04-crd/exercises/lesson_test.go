@@ -2,6 +2,7 @@ package exercises
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/controllers/crd"
@@ -73,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	own, err := versioned.NewForConfig(proxy.Config())
 	require.NoError(t, err)
-	controller, err := crd.New(t.Context(), kube, own, &neutron.Cloud{Client: cloud("controller")}, crd.Options{
+	controller, err := crd.New(t.Context(), kube, own, &neutron.Cloud{Client: cloud("controller"), Owner: "test"}, crd.Options{
 		Namespace: env.Namespace, Workers: 2, Backoff: 20 * time.Millisecond, MaxBackoff: 500 * time.Millisecond,
 		Recheck: time.Second, Grace: 5 * time.Second,
 	})
@@ -132,11 +134,16 @@ func (w *world) isGone(name string) {
 		return "it is still there"
 	})
 	require.Empty(w.t, w.subnets())
+	require.Empty(w.t, w.inCloud())
+}
+
+func (w *world) inCloud() []networks.Network {
+	w.t.Helper()
 	pages, err := networks.List(w.cloud, networks.ListOpts{}).AllPages(w.t.Context())
 	require.NoError(w.t, err)
-	left, err := networks.ExtractNetworks(pages)
+	all, err := networks.ExtractNetworks(pages)
 	require.NoError(w.t, err)
-	require.Empty(w.t, left)
+	return all
 }
 
 func (w *world) subnets() []subnets.Subnet {
@@ -264,12 +271,40 @@ func TestPortsInTheWay(t *testing.T) {
 	w.isGone(n.Name)
 }
 
+// What was made for a Network that is gone goes as well; what was made for somebody else's stays.
+func TestWhatIsLeft(t *testing.T) {
+	w := newWorld(t)
+	n := w.create()
+	require.NoError(t, w.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
+	w.isGone(n.Name)
+	again := w.create()
+	make := func(owner string, of *samplecrdv1.Network) string {
+		made, err := networks.Create(t.Context(), w.cloud, networks.CreateOpts{
+			Name: "kubernetes-" + owner + "-" + string(of.UID), Description: "Kubernetes Network " + of.Namespace + "/" + of.Name,
+		}).Extract()
+		require.NoError(t, err)
+		return made.ID
+	}
+	late, others := make("test", n), make("another cluster", n)
+	require.NotEqual(t, late, others)
+	w.Eventually("what is left", func(context.Context) string {
+		left := sets.New[string]()
+		for _, network := range w.inCloud() {
+			left.Insert(network.ID)
+		}
+		if want := sets.New(others, again.Status.NetworkID); !left.Equal(want) {
+			return fmt.Sprintf("%v, should be %v", sets.List(left), sets.List(want))
+		}
+		return ""
+	})
+}
+
 func TestRights(t *testing.T) {
 	env, _ := newClient(t)
 	env.Install("../manifests")
 	env.RequireRights("network-controller", clustertest.Rights{
 		May: []string{
-			"list networks.samplecrd.k8s.io", "watch networks.samplecrd.k8s.io", "patch networks.samplecrd.k8s.io",
+			"get networks.samplecrd.k8s.io", "list networks.samplecrd.k8s.io", "watch networks.samplecrd.k8s.io", "patch networks.samplecrd.k8s.io",
 			"patch networks.samplecrd.k8s.io --subresource=status", "create events.events.k8s.io", "patch events.events.k8s.io",
 		},
 		MayNot: []string{

@@ -2,7 +2,7 @@
 //
 // For a Network there is one network there, with one subnet. The names of both have the Network's UID in them. In
 // Neutron a name need not be unique, but nobody else has a reason to take this one, and it is there from the moment
-// of creation. So whoever was not told what became of a creation can look for it.
+// of creation. So whoever was not told what became of a creation can look for it. Tags cannot be given at creation.
 package neutron
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
+	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/controllers/crd"
 	samplecrdv1 "example.com/controllers/crd/apis/samplecrd/v1"
@@ -29,6 +30,8 @@ import (
 type Cloud struct {
 	// Client is of the service "network".
 	Client *gophercloud.ServiceClient
+	// Owner is what tells our networks from those of another cluster in the same project: the UID of the namespace.
+	Owner types.UID
 }
 
 // Ensure implements [crd.Backend]. It asks three times to make a network, and twice to see that all is well.
@@ -38,7 +41,7 @@ func (c *Cloud) Ensure(ctx context.Context, n *samplecrdv1.Network) (crd.Made, e
 		return crd.Made{}, err
 	}
 	if len(there) == 0 {
-		network, err := networks.Create(ctx, c.Client, networks.CreateOpts{Name: name(n), Description: description(n)}).Extract()
+		network, err := networks.Create(ctx, c.Client, networks.CreateOpts{Name: c.name(n), Description: description(n)}).Extract()
 		if err != nil {
 			return crd.Made{}, explain("create network", n, err)
 		}
@@ -71,13 +74,46 @@ func (c *Cloud) Delete(ctx context.Context, n *samplecrdv1.Network) error {
 	return nil
 }
 
-const namePrefix = "kubernetes-"
+// Owners implements [crd.Backend]. It asks once.
+func (c *Cloud) Owners(ctx context.Context) ([]crd.Owner, error) {
+	if c.Owner == "" {
+		return nil, errNoOwner
+	}
+	all, err := c.list(ctx, networks.ListOpts{})
+	if err != nil {
+		return nil, fmt.Errorf("list networks: %w", err)
+	}
+	var owners []crd.Owner
+	for _, network := range all {
+		uid, isNamed := strings.CutPrefix(network.Name, c.prefix())
+		key, isDescribed := strings.CutPrefix(network.Description, descriptionPrefix)
+		namespace, name, isKey := strings.Cut(key, "/")
+		if isNamed && isDescribed && isKey {
+			owners = append(owners, crd.Owner{Namespace: namespace, Name: name, UID: types.UID(uid)})
+		}
+	}
+	return owners, nil
+}
 
-func name(n *samplecrdv1.Network) string { return namePrefix + string(n.UID) }
+func (c *Cloud) list(ctx context.Context, which networks.ListOpts) ([]networks.Network, error) {
+	pages, err := networks.List(c.Client, which).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return networks.ExtractNetworks(pages)
+}
+
+var errNoOwner = errors.New("nobody said whose networks are ours; set Owner")
+
+func (c *Cloud) prefix() string { return "kubernetes-" + string(c.Owner) + "-" }
+
+func (c *Cloud) name(n *samplecrdv1.Network) string { return c.prefix() + string(n.UID) }
+
+const descriptionPrefix = "Kubernetes Network "
 
 // description is for people. It is also what a network must have to be ours, should someone take our name.
 func description(n *samplecrdv1.Network) string {
-	return fmt.Sprintf("Kubernetes Network %s/%s", n.Namespace, n.Name)
+	return descriptionPrefix + n.Namespace + "/" + n.Name
 }
 
 // ours returns the networks that were made for a Network, the one to keep first.
@@ -85,11 +121,10 @@ func (c *Cloud) ours(ctx context.Context, n *samplecrdv1.Network) ([]networks.Ne
 	if n.UID == "" {
 		return nil, fmt.Errorf("network %s/%s has no UID", n.Namespace, n.Name) // and its name would be anybody's
 	}
-	pages, err := networks.List(c.Client, networks.ListOpts{Name: name(n), Description: description(n)}).AllPages(ctx)
-	if err != nil {
-		return nil, explain("list networks", n, err)
+	if c.Owner == "" {
+		return nil, errNoOwner
 	}
-	there, err := networks.ExtractNetworks(pages)
+	there, err := c.list(ctx, networks.ListOpts{Name: c.name(n), Description: description(n)})
 	if err != nil {
 		return nil, explain("list networks", n, err)
 	}
@@ -107,7 +142,7 @@ func (c *Cloud) ours(ctx context.Context, n *samplecrdv1.Network) ([]networks.Ne
 
 // ensureSubnet looks whether the subnet is there and has the gateway that it should have.
 func (c *Cloud) ensureSubnet(ctx context.Context, n *samplecrdv1.Network, networkID string) (id string, err error) {
-	there, err := c.subnets(ctx, n, subnets.ListOpts{NetworkID: networkID, Name: name(n)})
+	there, err := c.subnets(ctx, n, subnets.ListOpts{NetworkID: networkID, Name: c.name(n)})
 	if err != nil {
 		return "", err
 	}
@@ -148,7 +183,7 @@ func (c *Cloud) createSubnet(ctx context.Context, n *samplecrdv1.Network, networ
 		version = gophercloud.IPv6
 	}
 	subnet, err := subnets.Create(ctx, c.Client, subnets.CreateOpts{
-		Name: name(n), Description: description(n), NetworkID: networkID,
+		Name: c.name(n), Description: description(n), NetworkID: networkID,
 		CIDR: n.Spec.CIDR, IPVersion: version, GatewayIP: &n.Spec.Gateway,
 	}).Extract()
 	if err != nil {
@@ -169,7 +204,7 @@ func (c *Cloud) deleteNetwork(ctx context.Context, n *samplecrdv1.Network, netwo
 	}
 	var others []string
 	for _, subnet := range there {
-		if subnet.Name != name(n) {
+		if subnet.Name != c.name(n) {
 			others = append(others, strings.TrimSpace(subnet.Name+" "+subnet.ID))
 		}
 	}
@@ -182,7 +217,10 @@ func (c *Cloud) deleteNetwork(ctx context.Context, n *samplecrdv1.Network, netwo
 
 // reallyDelete deletes a network with all its subnets. Neutron does not do it while there are ports.
 func (c *Cloud) reallyDelete(ctx context.Context, n *samplecrdv1.Network, network networks.Network) error {
-	err := networks.Delete(ctx, c.Client, network.ID).ExtractErr()
+	// Unless it has changed since we looked: somebody's subnet in it would be deleted, too.
+	_, err := c.Client.Delete(ctx, c.Client.ServiceURL("networks", network.ID), &gophercloud.RequestOpts{
+		MoreHeaders: map[string]string{"If-Match": fmt.Sprintf("revision_number=%d", network.RevisionNumber)},
+	})
 	switch {
 	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
 		return nil
@@ -256,7 +294,7 @@ func explain(doing string, n *samplecrdv1.Network, err error) error {
 		gophercloud.ResponseCodeIs(err, http.StatusUnauthorized):
 		reason = samplecrdv1.ReasonRefused
 	}
-	text := fmt.Sprintf("%s %s for %s/%s: %s", doing, name(n), n.Namespace, n.Name, cmp.Or(what.Message, err.Error()))
+	text := fmt.Sprintf("%s for %s/%s: %s", doing, n.Namespace, n.Name, cmp.Or(what.Message, err.Error()))
 	if reason != "" {
 		return &crd.RefusedError{Reason: reason, Message: text}
 	}

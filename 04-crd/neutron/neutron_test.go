@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,7 +61,7 @@ func newWorld(t *testing.T) *world {
 			MoreHeaders: map[string]string{"X-User-Id": "u", "X-Project-Id": w.project, "X-Roles": roles},
 		}
 	}
-	w.cloud = &neutron.Cloud{Client: client(w, "member")}
+	w.cloud = &neutron.Cloud{Client: client(w, "member"), Owner: owner}
 	w.direct, w.admin = client(http.DefaultTransport, "member"), client(http.DefaultTransport, "admin")
 	return w
 }
@@ -101,6 +102,10 @@ func (w *world) took() []string {
 	w.calls = nil
 	return calls
 }
+
+const owner = "7c1b"
+
+func nameOf(n *samplecrdv1.Network) string { return "kubernetes-" + owner + "-" + string(n.UID) }
 
 func newNetwork() *samplecrdv1.Network {
 	return &samplecrdv1.Network{
@@ -143,7 +148,7 @@ func (w *world) requireAsItShouldBe(n *samplecrdv1.Network, made crd.Made) {
 	require.Len(w, subs, 1)
 	require.Equal(w, made, crd.Made{NetworkID: all[0].ID, SubnetID: subs[0].ID})
 	require.Equal(w, all[0].ID, subs[0].NetworkID)
-	require.Equal(w, "kubernetes-"+string(n.UID), all[0].Name)
+	require.Equal(w, nameOf(n), all[0].Name)
 	require.Equal(w, "Kubernetes Network shop/n", all[0].Description)
 	require.Equal(w, n.Spec.CIDR, subs[0].CIDR)
 	require.Equal(w, n.Spec.Gateway, subs[0].GatewayIP)
@@ -252,7 +257,7 @@ func TestTwice(t *testing.T) {
 		w, n := newWorld(t), newNetwork()
 		first := w.ensure(n)
 		second, err := networks.Create(t.Context(), w.direct, networks.CreateOpts{
-			Name: "kubernetes-" + string(n.UID), Description: "Kubernetes Network shop/n"}).Extract()
+			Name: nameOf(n), Description: "Kubernetes Network shop/n"}).Extract()
 		require.NoError(t, err)
 		n.Status.NetworkID = second.ID
 		made := w.ensure(n)
@@ -264,7 +269,7 @@ func TestTwice(t *testing.T) {
 
 func TestOfOthers(t *testing.T) {
 	w, n := newWorld(t), newNetwork()
-	namesake, err := networks.Create(t.Context(), w.direct, networks.CreateOpts{Name: "kubernetes-" + string(n.UID), Description: "mine"}).Extract()
+	namesake, err := networks.Create(t.Context(), w.direct, networks.CreateOpts{Name: nameOf(n), Description: "mine"}).Extract()
 	require.NoError(t, err)
 	made := w.ensure(n)
 	require.NotEqual(t, namesake.ID, made.NetworkID)
@@ -286,6 +291,34 @@ func TestOfOthers(t *testing.T) {
 	require.ErrorContains(t, w.cloud.Delete(t.Context(), &samplecrdv1.Network{}), "has no UID")
 }
 
+// Who owns what is there is known although nobody remembers, and nobody else's is taken for ours.
+func TestOwners(t *testing.T) {
+	w, a, b := newWorld(t), newNetwork(), newNetwork()
+	b.Name = "b"
+	w.ensure(a)
+	w.ensure(b)
+	for name, description := range map[string]string{
+		"kubernetes-" + owner + "-1": "mine", "kubernetes-other-2": "Kubernetes Network shop/n", "mine": "Kubernetes Network shop/n",
+	} {
+		_, err := networks.Create(t.Context(), w.direct, networks.CreateOpts{Name: name, Description: description}).Extract()
+		require.NoError(t, err)
+	}
+	w.took()
+	owners, err := w.cloud.Owners(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"GET networks"}, w.took())
+	require.ElementsMatch(t, []crd.Owner{{Namespace: "shop", Name: "n", UID: a.UID}, {Namespace: "shop", Name: "b", UID: b.UID}}, owners)
+
+	// Another cluster's, with a Network of the same name.
+	w.cloud.Owner = "other"
+	require.NoError(t, w.cloud.Delete(t.Context(), a))
+	require.Len(t, w.networks(), 5)
+	w.cloud.Owner = ""
+	_, err = w.cloud.Owners(t.Context())
+	require.ErrorContains(t, err, "set Owner")
+	require.ErrorContains(t, w.cloud.Delete(t.Context(), a), "set Owner")
+}
+
 func requireReason(t *testing.T, reason string, err error) {
 	t.Helper()
 	var refused *crd.RefusedError
@@ -299,7 +332,7 @@ func TestInBetween(t *testing.T) {
 	made := w.ensure(n)
 	n.Spec.Gateway = "192.168.0.9"
 	w.before = map[string]func(){"PUT subnets": func() {
-		_, err := subnets.Update(t.Context(), w.direct, made.SubnetID, subnets.UpdateOpts{Name: new("kubernetes-" + string(n.UID))}).Extract()
+		_, err := subnets.Update(t.Context(), w.direct, made.SubnetID, subnets.UpdateOpts{Name: new(nameOf(n))}).Extract()
 		require.NoError(t, err)
 	}}
 	_, err := w.cloud.Ensure(t.Context(), n)
@@ -307,6 +340,14 @@ func TestInBetween(t *testing.T) {
 	require.ErrorContains(t, err, "Constrained to 0, but current revision is 1")
 	require.Equal(t, made, w.ensure(n))
 	w.requireAsItShouldBe(n, made)
+
+	w.before = map[string]func(){"DELETE networks": func() {
+		_, err := subnets.Create(t.Context(), w.direct, subnets.CreateOpts{NetworkID: made.NetworkID, CIDR: "10.0.0.0/24", IPVersion: 4}).Extract()
+		require.NoError(t, err)
+	}}
+	require.ErrorContains(t, w.cloud.Delete(t.Context(), n), "Constrained to ")
+	require.Len(t, w.subnets(), 2)
+	require.NoError(t, subnets.Delete(t.Context(), w.direct, slices.DeleteFunc(w.networks()[0].Subnets, func(id string) bool { return id == made.SubnetID })[0]).ExtractErr())
 
 	w.before = map[string]func(){"DELETE networks": func() {
 		require.NoError(t, networks.Delete(t.Context(), w.direct, made.NetworkID).ExtractErr())
@@ -341,8 +382,7 @@ func TestQuota(t *testing.T) {
 	require.ErrorContains(t, err, "Quota exceeded for resources: ['subnet']")
 	requireReason(t, samplecrdv1.ReasonQuotaExceeded, err)
 	_, err = w.cloud.Ensure(t.Context(), newNetwork())
-	require.ErrorContains(t, err, "create network kubernetes-")
-	require.ErrorContains(t, err, "for shop/n: Quota exceeded for resources: ['network']")
+	require.ErrorContains(t, err, "create network for shop/n: Quota exceeded for resources: ['network']")
 	_, err = quotas.Update(t.Context(), w.admin, w.project, quotas.UpdateOpts{Subnet: new(5)}).Extract()
 	require.NoError(t, err)
 	w.requireAsItShouldBe(n, w.ensure(n))
@@ -369,7 +409,7 @@ func TestWhatIsAnswered(t *testing.T) {
 				_, _ = io.Copy(w, bytes.NewBufferString(c.body))
 			}))
 			defer server.Close()
-			cloud := &neutron.Cloud{Client: &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{},
+			cloud := &neutron.Cloud{Owner: owner, Client: &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{},
 				Endpoint: server.URL + "/", ResourceBase: server.URL + "/v2.0/"}}
 			_, err := cloud.Ensure(t.Context(), newNetwork())
 			require.ErrorContains(t, err, "list networks")

@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -69,7 +70,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	var cloud *neutron.Cloud
-	if err = look(ctx, kube, client, config.Host, options.Namespace); err == nil {
+	owner, err := look(ctx, kube, client, config.Host, options.Namespace)
+	if err == nil {
 		cloud, err = neutron.Connect(ctx)
 	}
 	if err == nil {
@@ -81,6 +83,7 @@ func run(ctx context.Context) error {
 		}
 		return err
 	}
+	cloud.Owner = owner
 	controller, err := crd.New(ctx, kube, client, cloud, options)
 	if err != nil {
 		return err
@@ -107,26 +110,26 @@ func run(ctx context.Context) error {
 }
 
 // look asks once whether the API server answers, and has what we are to work on. An informer would not say: it
-// tries for ever, and a namespace that does not exist has no Networks.
-func look(ctx context.Context, kube kubernetes.Interface, client versioned.Interface, host, namespace string) error {
-	_, err := kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+// tries for ever, and a namespace that does not exist has no Networks. It returns the namespace's UID.
+func look(ctx context.Context, kube kubernetes.Interface, client versioned.Interface, host, namespace string) (types.UID, error) {
+	there, err := kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no namespace %q on %s; make it, or name another with --namespace", namespace, host)
+		return "", fmt.Errorf("there is no namespace %q on %s; make it, or name another with --namespace", namespace, host)
 	}
 	if err == nil {
 		_, err = client.SamplecrdV1().Networks(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	}
 	switch {
 	case err == nil:
-		return nil
+		return there.UID, nil
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%s does not know Networks; apply manifests/samplecrd.k8s.io_networks.yaml first", host)
+		return "", fmt.Errorf("%s does not know Networks; apply manifests/samplecrd.k8s.io_networks.yaml first", host)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("may not see the Networks of namespace %q; is it there, and with the rights of manifests/rbac.yaml? %w", namespace, err)
+		return "", fmt.Errorf("may not see the Networks of namespace %q; is it there, and with the rights of manifests/rbac.yaml? %w", namespace, err)
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
-		return fmt.Errorf("look for Networks in namespace %q on %s: %w", namespace, host, err)
+		return "", fmt.Errorf("look for Networks in namespace %q on %s: %w", namespace, host, err)
 	}
-	return fmt.Errorf("the API server at %s does not answer; is it the right one, and is it up? %w", host, err)
+	return "", fmt.Errorf("the API server at %s does not answer; is it the right one, and is it up? %w", host, err)
 }
 
 // clientConfig returns who we are to the API server: what a kubeconfig says or, in a Pod, its
