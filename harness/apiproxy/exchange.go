@@ -65,18 +65,52 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	defer cancel(nil)
 	x.ctx = ctx
 
-	err := x.serve()
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if x.plan.lost == LostLate {
+		x.sendLater()
+		panic(http.ErrAbortHandler)
+	}
+	if err := x.end(x.serve()); err != nil {
+		panic(http.ErrAbortHandler) // the client sees its stream or connection break
+	}
+}
+
+// end records the exchange, which has ended with this error, and returns why it did.
+func (x *exchange) end(err error) error {
+	switch {
+	case err == nil:
+	case x.ctx.Err() != nil:
+		err = context.Cause(x.ctx)
+	case errors.Is(err, errClientGone) && x.proxy.ctx.Err() != nil: // because of us
+		err = context.Cause(x.proxy.ctx)
+	case errors.Is(err, errClientGone):
+		err = errClientGone // however the server says it
 	}
 	if err != nil && !(x.isStream() && errors.Is(err, errClientGone)) { // that is how they end
 		x.record.Error = err.Error()
 	}
-	x.record.Duration = time.Since(start)
-	p.recordRequest(x.record)
-	if err != nil {
-		panic(http.ErrAbortHandler) // the client sees its stream or connection break
+	x.record.Duration = time.Since(x.record.Start)
+	x.proxy.recordRequest(x.record)
+	return err
+}
+
+// sendLater sends the request on when nobody waits for its answer any more.
+func (x *exchange) sendLater() {
+	if isUpgrade(x.in) {
+		_ = x.end(errOnPurpose)
+		return
 	}
+	body, err := io.ReadAll(x.in.Body)
+	if err != nil || !x.proxy.enter() {
+		_ = x.end(cmp.Or(err, errStopped))
+		return
+	}
+	x.ctx = x.proxy.ctx
+	x.in = x.in.Clone(x.ctx)
+	x.in.Body = io.NopCloser(bytes.NewReader(body))
+	go func() {
+		defer x.proxy.requests.Done()
+		_ = x.end(x.serve())
+	}()
 }
 
 // describe fills in what the request itself says.
@@ -89,6 +123,9 @@ func (x *exchange) describe() {
 	if info.IsResourceRequest {
 		x.record.Group, x.record.Version, x.record.Resource = info.APIGroup, info.APIVersion, info.Resource
 		x.record.Subresource, x.record.Namespace, x.record.Name = info.Subresource, info.Namespace, info.Name
+	}
+	if info.IsResourceRequest && x.proxy.outside != "" {
+		x.record.Group = x.proxy.outside
 	}
 	x.record.URI = uri(r.URL, info.Subresource)
 	x.record.DryRun = len(r.URL.Query()["dryRun"]) > 0
@@ -242,7 +279,7 @@ func dropHopByHop(h http.Header) {
 func (x *exchange) forward(body *prefix) (*http.Response, error) {
 	out := (&http.Request{
 		Method:        x.in.Method,
-		URL:           x.narrowed(x.as.url(x.in)),
+		URL:           x.narrowed(x.as.url(x.path())),
 		Header:        x.in.Header.Clone(),
 		Body:          body,
 		ContentLength: x.in.ContentLength,
@@ -262,6 +299,16 @@ func (x *exchange) forward(body *prefix) (*http.Response, error) {
 		x.record.RVBefore, x.latest = x.proxy.seen.before(x.object())
 	}
 	return x.as.transport.RoundTrip(out)
+}
+
+// path is the request's URL, without our own prefix.
+func (x *exchange) path() url.URL {
+	u := *x.in.URL
+	if x.proxy.outside != "" {
+		prefix := "/" + x.proxy.outside
+		u.Path, u.RawPath = strings.TrimPrefix(u.Path, prefix), strings.TrimPrefix(u.RawPath, prefix)
+	}
+	return u
 }
 
 // narrowed is where a request goes that asks for all namespaces, where it is to be told of one.
@@ -318,7 +365,7 @@ func (b *prefix) sent() int64 {
 
 // learn looks at what was sent.
 func (x *exchange) learn(body *prefix) {
-	if x.record.Resource == "" || x.record.Subresource == "proxy" {
+	if x.record.Resource == "" || x.proxy.outside != "" || x.record.Subresource == "proxy" {
 		return
 	}
 	m := body.metadata()
@@ -355,10 +402,14 @@ func (x *exchange) reply(response *http.Response) error {
 		}
 	}
 	write := func(data []byte) error {
-		if _, err := x.writer.Write(data); err != nil {
-			return err
+		_, err := x.writer.Write(data)
+		if err == nil {
+			err = flush()
 		}
-		return flush()
+		if err != nil {
+			return errClientGone
+		}
+		return nil
 	}
 	if isWatch && x.plan.editsWatch() {
 		return x.edit(response, contentType, write)
@@ -388,7 +439,7 @@ func (x *exchange) look(response *http.Response, contentType string, through *re
 
 // hasObject says whether the answer is one of the API server's objects.
 func (x *exchange) hasObject(contentType string) bool {
-	return x.record.Resource != "" && x.record.Subresource != "proxy" &&
+	return x.record.Resource != "" && x.proxy.outside == "" && x.record.Subresource != "proxy" &&
 		(contentType == "application/json" || contentType == "application/vnd.kubernetes.protobuf")
 }
 
@@ -516,7 +567,7 @@ func (x *exchange) upgrade() (err error) {
 	}()
 	through := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL = x.as.url(x.in)
+			r.Out.URL = x.as.url(x.path())
 			r.Out.Host = ""
 		},
 		Transport: x.as.upgrading,

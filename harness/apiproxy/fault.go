@@ -39,7 +39,7 @@ type Fault struct {
 	// Late, of a watch, is how long after it came each event reaches the client. They keep their order.
 	Late time.Duration
 
-	// Lost is what does not arrive: LostRequest or LostReply. The client's request breaks off; it cannot
+	// Lost is what does not arrive: LostRequest, LostReply or LostLate. The client's request breaks off; it cannot
 	// know which of the two it was. A lost reply with Refuse is answered with that status instead: as with
 	// 504, which says that it took too long, while in truth it was done.
 	Lost string
@@ -71,6 +71,7 @@ type Fault struct {
 const (
 	LostRequest = "request" // the API server never hears of it
 	LostReply   = "reply"   // the API server does what it was asked, and nobody hears of that
+	LostLate    = "late"    // so it does, but Delay after the client's request broke off
 
 	Before = "before"
 	After  = "after"
@@ -117,7 +118,7 @@ var choices = []struct {
 	field func(*Fault) *string
 	words []string
 }{
-	{"lost", func(f *Fault) *string { return &f.Lost }, []string{LostRequest, LostReply}},
+	{"lost", func(f *Fault) *string { return &f.Lost }, []string{LostRequest, LostReply, LostLate}},
 	{"kill", func(f *Fault) *string { return &f.Kill }, []string{Before, After}},
 	{"crash", func(f *Fault) *string { return &f.Crash }, []string{Before, After}},
 	{"stop", func(f *Fault) *string { return &f.Stop }, []string{Before}},
@@ -287,13 +288,15 @@ func (f Fault) check() error {
 	switch {
 	case !wrong:
 		return errors.New("it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, " +
-			"late=DURATION, down=DURATION, lost=request or reply, watch=cut, expired, unobserved, held or no-bookmarks")
+			"late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved, held or no-bookmarks")
 	case f.Watch != "" && f.Verb != "watch":
 		return fmt.Errorf("watch=%s is for watches; add verb=watch", f.Watch)
 	case f.Event < 0 || f.Event != 0 && (f.Watch == "" || f.Watch == WatchNoBookmarks):
 		return errors.New("event is the number, from 1, of the event at which watch=cut, expired, unobserved or held happens")
-	case f.Lost == LostReply && f.Verb == "watch":
-		return errors.New("lost=reply is not for watches; give lost=request or watch=cut")
+	case (f.Lost == LostReply || f.Lost == LostLate) && f.Verb == "watch":
+		return fmt.Errorf("lost=%s is not for watches; give lost=request or watch=cut", f.Lost)
+	case f.Lost == LostLate && f.Refuse != 0:
+		return errors.New("with lost=late there is no answer; take away refuse, or give lost=reply")
 	case f.Lost == LostRequest && f.Refuse != 0:
 		return errors.New("with lost=request there is no answer; take away refuse, or give lost=reply")
 	case f.Refuse != 0 && (f.Refuse < 400 || f.Refuse > 599):
@@ -378,7 +381,9 @@ func (p *Proxy) plan(r history.Request) plan {
 func (p plan) editsWatch() bool { return p.late != 0 || p.watch != nil || p.noBookmarks }
 
 // losesReply says whether the client is not to get the API server's answer.
-func (p plan) losesReply() bool { return p.lost == LostReply || p.kill == After || p.crash == After }
+func (p plan) losesReply() bool {
+	return p.lost == LostReply || p.lost == LostLate || p.kill == After || p.crash == After
+}
 
 const toldToStop = "controller told to stop before it"
 
@@ -404,7 +409,8 @@ func (p plan) String() string {
 	say(p.stop, toldToStop)
 	say(p.delay != 0, history.DelayedBy+"%s", p.delay)
 	say(p.down != 0, "nobody can connect for %s", p.down)
-	say(p.lost != "", "%s lost", p.lost)
+	say(p.lost == LostLate, "done when the client had gone")
+	say(p.lost != "" && p.lost != LostLate, "%s lost", p.lost)
 	say(p.kill != "", "controller killed %s it", p.kill)
 	say(p.crash != "", "control plane killed %s it", p.crash)
 	if p.refusal != nil {

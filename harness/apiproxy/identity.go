@@ -80,9 +80,8 @@ func (i *identity) close() {
 	i.connections.CloseAll()
 }
 
-// url is where a request to us is sent on to.
-func (i *identity) url(r *http.Request) *url.URL {
-	u := *r.URL
+// url is where a request to one of our URLs is sent on to.
+func (i *identity) url(u url.URL) *url.URL {
 	u.Scheme, u.Host = i.base.Scheme, i.base.Host
 	if prefix := strings.TrimSuffix(i.base.Path, "/"); prefix != "" {
 		u.Path = prefix + u.Path

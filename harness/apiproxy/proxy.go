@@ -11,6 +11,8 @@
 //   - What is recorded names objects and never holds what is in them, nor credentials. See package
 //     [example.com/controllers/harness/history].
 //
+// It can also stand before something that is no API server: see [Options.Outside].
+//
 // What a client can tell: an API server that is down refuses connections, while the proxy takes the
 // request and breaks its stream.
 package apiproxy
@@ -59,6 +61,11 @@ type Options struct {
 	// Keys are what the proxy proves itself with, and the token of [Proxy.Config]. With those of an
 	// earlier proxy at the same address, its clients go on. If it is nil, new ones are made.
 	Keys *Keys
+	// Outside, if it is not "", is the name of something else than an API server, with an API whose paths are
+	// /VERSION/RESOURCE and /VERSION/RESOURCE/NAME. There is no TLS then and there are no identities, and what is
+	// at such a path is found at /Outside/VERSION/RESOURCE of the proxy. Its requests are those of the group Outside:
+	// a POST is a create, a PUT an update. Of what is in them, nothing is known.
+	Outside string
 }
 
 // Proxy is a proxy that runs.
@@ -73,6 +80,7 @@ type Proxy struct {
 	upstream  *identity
 	anonymous *identity // of requests that have credentials of their own, or none
 
+	outside           string
 	namespace         string
 	within            []schema.GroupResource
 	gate              *gate
@@ -98,8 +106,11 @@ var errStopped = errors.New("the proxy was stopped")
 
 // Start starts a proxy, which runs until ctx ends or [Proxy.Stop] is called.
 func Start(ctx context.Context, o Options) (*Proxy, error) {
-	if o.Upstream == nil {
+	switch {
+	case o.Upstream == nil:
 		return nil, errors.New("there is no API server to be a proxy of")
+	case strings.Trim(o.Outside, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
+		return nil, fmt.Errorf("outside is %q; it is a part of paths, so it must have only a-z, 0-9 and -", o.Outside)
 	}
 	p := &Proxy{
 		record: o.Record,
@@ -115,8 +126,14 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 		kill:       o.Kill,
 		crash:      o.Crash,
 		stop:       o.Stop,
+		outside:    o.Outside,
 		namespace:  o.Namespace,
 		within:     o.Within,
+	}
+	if p.outside != "" {
+		p.info = &apirequest.RequestInfoFactory{
+			APIPrefixes: sets.NewString(p.outside), GrouplessAPIPrefixes: sets.NewString(p.outside),
+		}
 	}
 	if p.record == nil {
 		p.record = func(history.Record) {}
@@ -154,6 +171,9 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 		at = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.Port} // it is there, too
 	}
 	p.url = (&url.URL{Scheme: "https", Host: at.String()}).String()
+	if p.outside != "" {
+		p.url = (&url.URL{Scheme: "http", Host: at.String(), Path: p.outside}).String()
+	}
 	p.isLoopback = at.IP.IsLoopback()
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	p.server = &http.Server{
@@ -167,7 +187,13 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 
 func (p *Proxy) run() {
 	served := make(chan error, 1)
-	go func() { served <- p.server.ServeTLS(p.gate, "", "") }()
+	go func() {
+		if p.outside != "" {
+			served <- p.server.Serve(p.gate)
+			return
+		}
+		served <- p.server.ServeTLS(p.gate, "", "")
+	}()
 	var err error
 	ended := false
 	select {

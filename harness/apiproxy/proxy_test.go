@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -585,10 +586,81 @@ func TestPlainHTTPUpstream(t *testing.T) {
 	require.Equal(t, "encodings: ", body, "nothing may be added")
 }
 
+// What is no API server is found under its name, and recorded by verb and resource.
+func TestOutside(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"metadata":{"name":"no Kubernetes object","resourceVersion":"7"},"said":"%s %s %s"}`, r.Method, r.RequestURI, body)
+	}))
+	defer server.Close()
+	var memory history.Memory
+	p, err := apiproxy.Start(t.Context(), apiproxy.Options{
+		Upstream: &rest.Config{Host: server.URL}, Record: memory.Record, Outside: "cloud",
+		Faults: []apiproxy.Fault{{Group: "cloud", Resource: "networks", Verb: "delete", Refuse: 409}},
+	})
+	require.NoError(t, err)
+	defer p.Stop()
+	plain := &http.Client{Transport: &http.Transport{}}
+	defer plain.CloseIdleConnections()
+	cases := []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"GET", "/v2.0/networks?name=a", "", 200, "list networks.cloud "},
+		{"GET", "/v2.0/networks/7", "", 200, "get networks.cloud 7"},
+		{"POST", "/v2.0/networks", "{}", 200, "create networks.cloud "},
+		{"PUT", "/v2.0/subnets/8", "{}", 200, "update subnets.cloud 8"},
+		{"DELETE", "/v2.0/networks/7", "", 409, "delete networks.cloud 7"},
+		{"GET", "/", "", 200, "get /cloud/ "},
+	}
+	for _, c := range cases {
+		response, body := do(t, plain, p.URL(), c.method, c.path, c.body)
+		require.Equal(t, c.status, response.StatusCode)
+		if c.status == 200 {
+			require.Contains(t, body, fmt.Sprintf(`"said":"%s %s %s"`, c.method, c.path, c.body))
+		}
+	}
+	require.NoError(t, p.Stop()) // waits for the records
+	require.Len(t, memory.History().Writes(), 3)
+	for i, r := range memory.History().Requests {
+		require.Equal(t, cases[i].want, r.Verb+" "+r.What()+" "+r.Name)
+		require.Equal(t, cases[i].status, r.Status)
+		require.Empty(t, r.RVAfter+r.UID)
+	}
+}
+
+// Nobody waits for the answer any more when the request goes on.
+func TestDoneLate(t *testing.T) {
+	heard := make(chan string, 1)
+	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		heard <- r.Method + " " + string(body)
+	}, apiproxy.Fault{Verb: "create", Lost: apiproxy.LostLate, Delay: 100 * time.Millisecond})
+	request, err := http.NewRequestWithContext(t.Context(), "POST", w.URL()+"/api/v1/namespaces/a/pods", strings.NewReader("a pod"))
+	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+w.Config().BearerToken)
+	_, err = client(t, w.Config()).Do(request)
+	require.Error(t, err)
+	require.Empty(t, heard)
+	require.Equal(t, "POST a pod", <-heard)
+	require.Eventually(t, func() bool { return w.memory.Len() > 0 }, hangs, time.Millisecond)
+	requests := w.memory.History().Requests
+	require.Len(t, requests, 1)
+	require.Equal(t, 200, requests[0].Status)
+	require.Equal(t, "delayed by 100ms, done when the client had gone", requests[0].Fault)
+	require.NotEmpty(t, requests[0].Error)
+	require.False(t, requests[0].IsOnlySlow())
+}
+
 func TestStartRefuses(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
 	for want, options := range map[string]apiproxy.Options{
 		"there is no API server to be a proxy of": {},
+		`outside is "a/b"`:                        {Upstream: w.upstream, Outside: "a/b"},
 		"address already in use":                  {Upstream: w.upstream, Listen: strings.TrimPrefix(w.URL(), "https://")},
 		"listen: ":                                {Upstream: w.upstream, Listen: "nonsense"},
 		`fault "verb=get": it does not say what`:  {Upstream: w.upstream, Faults: []apiproxy.Fault{{Verb: "get"}}},

@@ -48,6 +48,7 @@ happens to them:
 
   refuse=STATUS  answered with an error, and not done; with retry-after=DURATION
   lost=reply     done, and the connection breaks; with refuse=504: done, and answered with that
+  lost=late      the connection breaks, and it is done afterwards, when a delay=DURATION is over
   lost=request   not done, and the connection breaks
   delay=2s       sent on later
   down=2s        for that long, nobody can connect
