@@ -76,14 +76,11 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 
 // end records the exchange, which has ended with this error, and returns why it did.
 func (x *exchange) end(err error) error {
-	switch {
-	case err == nil:
-	case x.ctx.Err() != nil:
+	if err != nil && x.ctx.Err() != nil {
 		err = context.Cause(x.ctx)
-	case errors.Is(err, errClientGone) && x.proxy.ctx.Err() != nil: // because of us
+	}
+	if errors.Is(err, errClientGone) && x.proxy.ctx.Err() != nil { // because of us
 		err = context.Cause(x.proxy.ctx)
-	case errors.Is(err, errClientGone):
-		err = errClientGone // however the server says it
 	}
 	if err != nil && !(x.isStream() && errors.Is(err, errClientGone)) { // that is how they end
 		x.record.Error = err.Error()
@@ -397,16 +394,12 @@ func (x *exchange) reply(response *http.Response) error {
 	x.writer.WriteHeader(response.StatusCode)
 	flush := http.NewResponseController(x.writer).Flush
 	if response.ContentLength != 0 { // the client has the headers as soon as we do, and Go guesses no more of them
-		if err := flush(); err != nil {
-			return err
+		if flush() != nil {
+			return errClientGone
 		}
 	}
 	write := func(data []byte) error {
-		_, err := x.writer.Write(data)
-		if err == nil {
-			err = flush()
-		}
-		if err != nil {
+		if _, err := x.writer.Write(data); err != nil || flush() != nil {
 			return errClientGone
 		}
 		return nil
