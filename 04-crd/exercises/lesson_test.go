@@ -319,6 +319,8 @@ func TestProgram(t *testing.T) {
 	env, _ := newClient(t)
 	server := httptest.NewServer(&neutrontest.Server{})
 	defer server.Close()
+	nothing := httptest.NewServer(http.NotFoundHandler())
+	defer nothing.Close()
 	namespace, kubeconfig := "--namespace="+env.Namespace, "--kubeconfig="+env.Cluster.Kubeconfig
 	in := func(want string, environment ...string) clustertest.Refusal {
 		return clustertest.Refusal{Args: []string{namespace, kubeconfig}, Env: environment, Want: want}
@@ -333,8 +335,8 @@ func TestProgram(t *testing.T) {
 		"no project":        in("NEUTRON_PROJECT is not; name the project", "NEUTRON_URL="+server.URL),
 		"a bad address": in(`NEUTRON_URL is "neutron:9696"; it must be like http://127.0.0.1:9696`,
 			"NEUTRON_URL=neutron:9696", "NEUTRON_PROJECT=p"),
-		"a cloud that is down": in("the Neutron at http://127.0.0.1:1/ does not answer as it should; is it the right one, and is it up?",
-			"NEUTRON_URL=http://127.0.0.1:1", "NEUTRON_PROJECT=p"),
+		"no cloud there": in("the Neutron at "+nothing.URL+"/ does not answer as it should; is it the right one, and is it up?",
+			"NEUTRON_URL="+nothing.URL, "NEUTRON_PROJECT=p"),
 		"no such cloud":   in("read clouds.yaml for OS_CLOUD=nowhere", "OS_CLOUD=nowhere"),
 		"half of a login": in("read the OS_... variables", "OS_AUTH_URL=http://127.0.0.1:1"),
 		"nobody to log in at": in("log in to http://127.0.0.1:1", "OS_AUTH_URL=http://127.0.0.1:1", "OS_USERNAME=u", "OS_PASSWORD=p",
@@ -347,6 +349,14 @@ func TestProgram(t *testing.T) {
 	run.Signal(syscall.SIGTERM)
 	require.NoError(t, run.Wait())
 	require.Contains(t, run.Log(), "Stopped")
+
+	// A cloud that is down may be up again. What there is to say is in the Networks.
+	server.Close()
+	run = clustertest.StartProgram(t, program, namespace, kubeconfig, "--address=127.0.0.1:0")
+	run.AwaitLog("The cloud does not answer, going on")
+	run.AwaitLog("In step with the API server")
+	run.Signal(syscall.SIGTERM)
+	require.NoError(t, run.Wait())
 }
 
 func TestREADME(t *testing.T) {

@@ -76,6 +76,16 @@ func withoutKeystone(address, project string, web http.Client) (*Cloud, error) {
 	}}, nil
 }
 
+// IsTemporary says whether an error of [Cloud.Look] may be gone soon: the cloud is down or busy, and has not refused
+// what it was asked.
+func IsTemporary(err error) bool {
+	var unexpected gophercloud.ErrUnexpectedResponseCode
+	if errors.As(err, &unexpected) {
+		return unexpected.Actual >= http.StatusInternalServerError || unexpected.Actual == http.StatusTooManyRequests
+	}
+	return err != nil
+}
+
 // Look asks once whether it answers.
 func (c *Cloud) Look(ctx context.Context) error {
 	response, err := c.Client.Get(ctx, c.Client.ServiceURL("networks")+"?fields=id&id=none", nil, nil)

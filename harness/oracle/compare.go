@@ -39,7 +39,10 @@ var neverTheSame = []string{
 // randomVolume is the name of the volume that a ServiceAccount's token comes in.
 var randomVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 
-// Normalize returns the objects of a state as texts, sorted, without what is never the same twice (UIDs,
+// uuid is what the world outside likes to call things.
+var uuid = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// Normalize returns the objects of a state as texts, sorted, without what is never the same twice (UUIDs,
 // times, resourceVersions, generated names, Nodes and addresses), nor what may differ.
 func Normalize(state State, namespace string, mayDiffer []Path) []string {
 	var texts []string
@@ -77,7 +80,7 @@ func Normalize(state State, namespace string, mayDiffer []Path) []string {
 				continue
 			}
 			text := randomVolume.ReplaceAllString(within(string(data), namespace), "kube-api-access-*")
-			texts = append(texts, resource+" "+text)
+			texts = append(texts, resource+" "+uuid.ReplaceAllString(text, "UUID"))
 		}
 	}
 	slices.Sort(texts)

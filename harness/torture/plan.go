@@ -31,6 +31,11 @@ func (p Plan) crashes() bool {
 	return slices.ContainsFunc(p.Faults, func(f apiproxy.Fault) bool { return f.Crash != "" })
 }
 
+// doneLate says whether something is done after the client has given up.
+func (p Plan) doneLate() bool {
+	return slices.ContainsFunc(p.Faults, func(f apiproxy.Fault) bool { return f.Lost == apiproxy.LostLate })
+}
+
 // kind is a kind of fault: what it is called, and what it does to a request.
 type kind struct {
 	name  string
@@ -58,6 +63,11 @@ var (
 		{"told to stop", apiproxy.Fault{Stop: apiproxy.Before, Delay: 500 * time.Millisecond}},
 		{"control plane killed before", apiproxy.Fault{Crash: apiproxy.Before}},
 		{"control plane killed after", apiproxy.Fault{Crash: apiproxy.After}},
+	}
+	// ofWritesOutside befall writes that are not to the API server. Late is sooner than it can be taken for rest.
+	ofWritesOutside = []kind{
+		{"answered 412", apiproxy.Fault{Refuse: 412}},
+		{"done late", apiproxy.Fault{Lost: apiproxy.LostLate, Delay: 300 * time.Millisecond}},
 	}
 	// atEvents happen to a watch at an event.
 	atEvents = []kind{
@@ -89,8 +99,9 @@ func (c class) aim(k kind, n int) Plan {
 }
 
 // Exhaustive returns a plan for each kind of fault and each request, and each event of each watch, that an
-// undisturbed run has had. What is not for a resource, such as discovery, is left alone.
-func Exhaustive(undisturbed *history.History) []Plan {
+// undisturbed run has had. What is not for a resource, such as discovery, is left alone. outside are the groups that
+// are not the API server's. Of reads outside that are alike, there are ten at most.
+func Exhaustive(undisturbed *history.History, outside ...string) []Plan {
 	counts, order := map[class]int{}, []class{}
 	watches := map[int64]struct {
 		class
@@ -115,12 +126,25 @@ func Exhaustive(undisturbed *history.History) []Plan {
 	var plans []Plan
 	for _, c := range order {
 		isWrite := history.Request{Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.subresource}.IsWrite()
-		for n := 1; n <= counts[c]; n++ {
+		isOutside := slices.Contains(outside, c.group)
+		step := 1
+		if isOutside && !isWrite { // nobody tells it what is new there, so it asks again and again
+			const enough = 10
+			step = (counts[c] + enough - 1) / enough
+		}
+		for n := 1; n <= counts[c]; n += step {
 			for _, k := range ofAny {
 				plans = append(plans, c.aim(k, n))
 			}
 			if isWrite {
 				for _, k := range ofWrites {
+					if !isOutside || k.fault.Crash == "" { // whatever the control plane does
+						plans = append(plans, c.aim(k, n))
+					}
+				}
+			}
+			if isWrite && isOutside {
+				for _, k := range ofWritesOutside {
 					plans = append(plans, c.aim(k, n))
 				}
 			}

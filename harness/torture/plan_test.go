@@ -227,6 +227,9 @@ func TestPlansOfOptions(t *testing.T) {
 		"a fault, three times": {Options{Faults: replay.Faults, Times: 3, Seeds: 7}, []Plan{replay, replay, replay}},
 		"with a reference":     {Options{Reference: []string{"x"}, Most: 3}, append([]Plan{{Kind: "undisturbed"}}, all[:2]...)},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.options.plans(undisturbed())) })
+		t.Run(name, func(t *testing.T) {
+			c.options.Scenario = &Scenario{}
+			require.Equal(t, c.want, c.options.plans(undisturbed()))
+		})
 	}
 }

@@ -79,8 +79,10 @@ type runner struct {
 	rules    rules
 	command  []string // with {kubeconfig} and {namespace}
 	text     string   // manifests, for namespace placeholder
-	scratch  string
-	want     observed // of the undisturbed run
+	// outsideCommands are those of the programs beside the cluster, by name.
+	outsideCommands map[string][]string
+	scratch         string
+	want            observed // of the undisturbed run
 }
 
 // run is one.
@@ -92,6 +94,7 @@ type run struct {
 	resources  []schema.GroupVersionResource
 	states     *oracle.States
 	proxy      *apiproxy.Proxy
+	outside    []*outside
 	recording  history.Memory
 	controller *controller
 	failed     chan string // how the controller ended by itself
@@ -179,7 +182,7 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 	defer func() {
 		r.stopping.Wait()
 		r.controller.kill()
-		err = errors.Join(err, r.proxy.Stop())
+		err = errors.Join(err, r.proxy.Stop(), r.stopOutside())
 	}()
 	if err := r.play(ctx); err != nil {
 		return seen, err
@@ -198,16 +201,19 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 		return seen, verdict{NoStop, wrong}
 	}
 	for _, q := range r.recording.History().Requests {
-		if q.Status == 0 && q.Error != "" && apiproxy.OnlyToldToStop(q.Fault) {
+		if q.Status == 0 && q.Error != "" && apiproxy.OnlyToldToStop(q.Fault) && !r.isAside(q.Resource) {
 			return seen, verdict{NoStop, fmt.Sprintf("it cuts off what it is at when it is told to stop (%s %s %s)", q.Verb, q.What(), within(q.Object(), r.namespace))}
 		}
 	}
 	if err := r.states.Err(); err != nil {
 		return seen, err
 	}
-	state, _ := r.states.Now()
+	state, _, err := r.now(ctx)
+	if err != nil {
+		return seen, err
+	}
 	seen.end = oracle.Normalize(state, r.namespace, r.scenario.mayDiffer)
-	seen.effects = oracle.EffectsOf(r.recording.History(), r.namespace, r.scenario.plurals(), r.states.Classes())
+	seen.effects = oracle.EffectsOf(r.recording.History(), r.namespace, r.scenario.plurals(), classes(r.states.Classes()))
 	seen.hears = map[string]bool{}
 	for _, e := range r.recording.History().Events {
 		seen.hears[e.Resource] = true
@@ -322,18 +328,47 @@ func (r *run) launch(ctx context.Context) error {
 	if r.proxy, err = apiproxy.Start(context.WithoutCancel(ctx), options); err != nil {
 		return err
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.scenario.Outside)) {
+		o, err := r.startOutside(ctx, name, options)
+		if err != nil {
+			return errors.Join(err, r.stopOutside(), r.proxy.Stop())
+		}
+		r.outside = append(r.outside, o)
+		for key, value := range o.Env {
+			r.controller.env = append(r.controller.env, key+"="+strings.ReplaceAll(value, "{url}", o.proxy.URL()))
+		}
+	}
 	kubeconfig := filepath.Join(r.scratch, r.namespace+".kubeconfig")
 	if err := cluster.WriteKubeconfig(kubeconfig, r.proxy.Config(), r.namespace); err != nil {
-		return errors.Join(err, r.proxy.Stop())
+		return errors.Join(err, r.proxy.Stop(), r.stopOutside())
 	}
 	fill := strings.NewReplacer("{kubeconfig}", kubeconfig, "{namespace}", r.namespace)
 	for _, word := range r.command {
 		r.controller.command = append(r.controller.command, fill.Replace(word))
 	}
 	if err := r.controller.start(); err != nil {
-		return errors.Join(err, r.proxy.Stop())
+		return errors.Join(err, r.proxy.Stop(), r.stopOutside())
 	}
 	return nil
+}
+
+func (r *run) stopOutside() (err error) {
+	for _, o := range r.outside {
+		err = errors.Join(err, o.stop())
+	}
+	r.outside = nil
+	return err
+}
+
+// now returns the last state that is known, and a channel that is closed when there is another in the cluster.
+func (r *run) now(ctx context.Context) (oracle.State, <-chan struct{}, error) {
+	state, changed := r.states.Now()
+	for _, o := range r.outside {
+		if err := o.look(ctx, state); err != nil {
+			return nil, nil, err
+		}
+	}
+	return state, changed, nil
 }
 
 // excuse says whether the controller may have ended by itself, and is to be started again: with the status that
@@ -449,7 +484,10 @@ const look = 50 * time.Millisecond
 func (r *run) await(ctx context.Context, rules *oracle.Rules) error {
 	const limit = 20 * time.Second
 	for begin := time.Now(); ; {
-		state, changed := r.states.Now()
+		state, changed, err := r.now(ctx)
+		if err != nil {
+			return err
+		}
 		broken := rules.Broken(state, nil)
 		if broken == "" {
 			return nil
@@ -504,7 +542,10 @@ func (r *run) hear(ctx context.Context) error {
 // converge waits until the controller has done its job.
 func (r *run) converge(ctx context.Context, what string) error {
 	for begin := time.Now(); ; {
-		state, changed := r.states.Now()
+		state, changed, err := r.now(ctx)
+		if err != nil {
+			return err
+		}
 		broken := r.rules.converged.Broken(state, nil)
 		if broken == "" {
 			return nil
@@ -523,19 +564,31 @@ func (r *run) converge(ctx context.Context, what string) error {
 
 func within(text, namespace string) string { return strings.ReplaceAll(text, namespace+"/", "") }
 
+// isAside says whether requests for a resource are not what a controller is about, unless it is looked at.
+func (r *run) isAside(resource string) bool {
+	return (resource == "events" || resource == "leases") && !slices.Contains(r.scenario.plurals(), resource)
+}
+
 // rest waits for the quiet time, in which nothing may be written.
 func (r *run) rest(ctx context.Context) (requests int, err error) {
 	if err := r.settle(ctx); err != nil {
 		return 0, err
+	}
+	if r.plan.doneLate() { // when all was well already
+		if err := r.converge(ctx, "the end"); err != nil {
+			return 0, err
+		}
+		if err := r.settle(ctx); err != nil {
+			return 0, err
+		}
 	}
 	from := time.Now()
 	if err := r.pass(ctx, nil, r.scenario.Quiet.Duration); err != nil {
 		return 0, err
 	}
 	quiet := r.recording.History().Between(from, time.Time{})
-	looked := r.scenario.plurals()
 	for _, w := range quiet.Writes() {
-		if (w.Resource == "events" || w.Resource == "leases") && !slices.Contains(looked, w.Resource) {
+		if r.isAside(w.Resource) {
 			continue
 		}
 		if oracle.MayDiffer(fmt.Sprintf("%s %s", w.Verb, w.What()), r.scenario.MayDiffer.Writes) {
@@ -544,7 +597,10 @@ func (r *run) rest(ctx context.Context) (requests int, err error) {
 		return 0, verdict{NoRest, fmt.Sprintf("%d writes in %s in which nothing happens, such as: %s %s %s",
 			len(quiet.Writes()), r.scenario.Quiet.Duration, w.Verb, w.What(), within(w.Object(), r.namespace))}
 	}
-	state, _ := r.states.Now()
+	state, _, err := r.now(ctx)
+	if err != nil {
+		return 0, err
+	}
 	if broken := r.rules.converged.Broken(state, nil); broken != "" {
 		return 0, verdict{NoRest, "it was done, and then it was not any more: " + broken}
 	}
@@ -621,6 +677,12 @@ func (r *run) act(ctx context.Context, a Action) (writes []write, err error) {
 		return nil, nil
 	case a.Controller == "start":
 		return nil, r.controller.start()
+	case a.Request != nil:
+		at := slices.IndexFunc(r.outside, func(o *outside) bool { return o.name == a.Request.To })
+		if at < 0 {
+			return nil, fmt.Errorf("request: %s does not run yet; it is started with the controller", a.Request.To)
+		}
+		return nil, r.outside[at].do(ctx, a.Request)
 	case a.Apply != nil:
 		wrote, err := k.applyOne(ctx, &unstructured.Unstructured{Object: a.Apply}, r.namespace)
 		return []write{wrote}, err

@@ -26,6 +26,8 @@ import (
 type Scenario struct {
 	// Controller is what is run when no command is given.
 	Controller *Controller `json:"controller,omitempty"`
+	// Outside are programs beside the cluster in which the controller makes something, by name.
+	Outside map[string]Outside `json:"outside,omitempty"`
 	// Manifests are files, or directories with a kustomization.yaml, relative to the scenario's file. They are
 	// applied to a namespace of each run's own before the controller is started.
 	Manifests []string `json:"manifests"`
@@ -71,11 +73,14 @@ type Scenario struct {
 	mayDiffer []oracle.Path
 }
 
-// Controller is a program that is built with the go command.
-type Controller struct {
+// Controller is the program under test. Its arguments have {kubeconfig} and {namespace} in them.
+type Controller = Program
+
+// Program is a program that is built with the go command.
+type Program struct {
 	Module  string   `json:"module"`  // directory of a module, relative to the scenario's file
 	Package string   `json:"package"` // its main package, or one that it requires
-	Args    []string `json:"args"`    // with {kubeconfig} and {namespace}
+	Args    []string `json:"args"`
 }
 
 // Build builds the controller of the scenario, and returns its command.
@@ -120,6 +125,8 @@ type Action struct {
 	Apply map[string]any `json:"apply,omitempty"`
 	// Delete deletes an object.
 	Delete *Reference `json:"delete,omitempty"`
+	// Request changes something outside.
+	Request *Request `json:"request,omitempty"`
 	// Controller is "stop" or "start".
 	Controller string `json:"controller,omitempty"`
 	// Pause waits.
@@ -171,6 +178,9 @@ func (s *Scenario) check() error {
 	case s.MostTries < 0:
 		return errors.New("mostTries must not be negative")
 	}
+	if err := s.checkOutside(); err != nil {
+		return err
+	}
 	for i, plural := range s.plurals() {
 		if slices.Contains(s.plurals()[:i], plural) {
 			return fmt.Errorf("resources: there are two %s; the rules could not tell them apart", plural)
@@ -181,7 +191,11 @@ func (s *Scenario) check() error {
 			return fmt.Errorf("step %d: there is nothing in do", i+1)
 		}
 		for _, a := range step.Do {
-			if err := a.check(); err != nil {
+			err := a.check()
+			if err == nil && a.Request != nil {
+				err = a.Request.check(s)
+			}
+			if err != nil {
 				return fmt.Errorf("step %d: %w", i+1, err)
 			}
 		}
@@ -204,14 +218,14 @@ func (s *Scenario) check() error {
 
 func (a Action) check() error {
 	count := 0
-	for _, is := range []bool{a.Patch != nil, a.Apply != nil, a.Delete != nil, a.Controller != "", a.Pause.Duration != 0} {
+	for _, is := range []bool{a.Patch != nil, a.Apply != nil, a.Delete != nil, a.Request != nil, a.Controller != "", a.Pause.Duration != 0} {
 		if is {
 			count++
 		}
 	}
 	switch {
 	case count != 1:
-		return errors.New("each entry of do is one of patch, apply, delete, controller, pause")
+		return errors.New("each entry of do is one of patch, apply, delete, request, controller, pause")
 	case a.Controller != "" && a.Controller != "stop" && a.Controller != "start":
 		return fmt.Errorf("controller is %q; it must be stop or start", a.Controller)
 	}
@@ -247,6 +261,17 @@ func (s *Scenario) plurals() []string {
 	return plurals
 }
 
+// variables are what rules see as lists.
+func (s *Scenario) variables() []string {
+	variables := s.plurals()
+	for name, o := range s.Outside {
+		for _, resource := range o.Resources {
+			variables = append(variables, o.variable(name, resource))
+		}
+	}
+	return variables
+}
+
 // rules are the conditions, understood.
 type rules struct {
 	ready, converged, invariants *oracle.Rules
@@ -255,7 +280,7 @@ type rules struct {
 
 func (s *Scenario) compile() (r rules, err error) {
 	read := func(what string, conditions []oracle.Condition) *oracle.Rules {
-		rules, readErr := oracle.NewRules(s.plurals(), conditions)
+		rules, readErr := oracle.NewRules(s.variables(), conditions)
 		if readErr != nil && err == nil {
 			err = fmt.Errorf("%s: %w", what, readErr)
 		}

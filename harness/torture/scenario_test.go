@@ -129,7 +129,7 @@ func TestReadTheLeast(t *testing.T) {
 }
 
 func TestReadRefuses(t *testing.T) {
-	const twoThings = "step 1: each entry of do is one of patch, apply, delete, controller, pause"
+	const twoThings = "step 1: each entry of do is one of patch, apply, delete, request, controller, pause"
 	const reference = "step 1: patch and delete need a resource, and either a name or a selector"
 	do := func(action string) string { return least + "steps: [{name: a, do: [" + action + "]}]" }
 	for name, c := range map[string]struct{ text, want string }{

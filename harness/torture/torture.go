@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -172,6 +174,9 @@ func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
 		return nil, err
 	}
 	if t.text, err = o.Scenario.render(ctx, r.shared.cluster.Kubectl, t.scratch); err != nil {
+		return nil, err
+	}
+	if t.outsideCommands, err = o.Scenario.buildOutside(ctx, o.Progress); err != nil {
 		return nil, err
 	}
 	report = &Report{}
@@ -358,7 +363,7 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 		}
 		return plans
 	}
-	all := Exhaustive(undisturbed)
+	all := Exhaustive(undisturbed, slices.Collect(maps.Keys(o.Scenario.Outside))...)
 	if o.Seeds > 0 {
 		return Random(all, o.Seed, o.Seeds)
 	}

@@ -75,7 +75,10 @@ func run(ctx context.Context) error {
 		cloud, err = neutron.Connect(ctx)
 	}
 	if err == nil {
-		err = cloud.Look(ctx)
+		if err = cloud.Look(ctx); neutron.IsTemporary(err) { // the Networks will say so, too
+			klog.FromContext(ctx).Error(err, "The cloud does not answer, going on")
+			err = nil
+		}
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -126,6 +129,9 @@ func look(ctx context.Context, kube kubernetes.Interface, client versioned.Inter
 		return "", fmt.Errorf("%s does not know Networks; apply manifests/samplecrd.k8s.io_networks.yaml first", host)
 	case apierrors.IsForbidden(err):
 		return "", fmt.Errorf("may not see the Networks of namespace %q; is it there, and with the rights of manifests/rbac.yaml? %w", namespace, err)
+	case there != nil && there.UID != "": // it has answered, so it is there
+		klog.FromContext(ctx).Error(err, "Cannot list Networks now, going on", "namespace", namespace)
+		return there.UID, nil
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
 		return "", fmt.Errorf("look for Networks in namespace %q on %s: %w", namespace, host, err)
 	}

@@ -1,0 +1,190 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/oracle"
+)
+
+const withOutside = `
+manifests: [there.yaml]
+resources: [networks.samplecrd.k8s.io]
+outside:
+  cloud: {module: ., package: ./cmd/neutron, version: v2.0, resources: [networks, ports], env: {NEUTRON_URL: "{url}"}}
+converged: [{rule: size(networks) == size(cloud_networks) && size(cloud_ports) == 0}]
+`
+
+func TestReadOutside(t *testing.T) {
+	s, err := read(t, withOutside+`
+steps:
+- name: drift
+  do:
+  - request: {to: cloud, method: PUT, resource: networks, body: {network: {name: other}}}
+  - request: {to: cloud, method: POST, resource: addresses, each: networks}
+  - request: {to: cloud, method: DELETE, resource: ports}
+`)
+	require.NoError(t, err)
+	require.Equal(t, "./cmd/neutron", s.Outside["cloud"].Package)
+
+	step := func(request string) string {
+		return withOutside + "steps: [{name: drift, do: [{request: " + request + "}]}]"
+	}
+	outside := func(text string) string {
+		return "manifests: []\nresources: [pods]\nconverged: [{rule: \"true\"}]\noutside: {" + text + "}"
+	}
+	for want, text := range map[string]string{
+		`there is no outside "sky"`:                       step("{to: sky, method: PUT, resource: networks}"),
+		`the method is "PATCH"; it must be POST`:          step("{to: cloud, method: PATCH, resource: networks}"),
+		`name a resource`:                                 step("{to: cloud, method: POST}"),
+		`resources of cloud: networks, ports`:             step("{to: cloud, method: DELETE, resource: subnets}"),
+		`each and resource must be among the resources`:   step("{to: cloud, method: POST, resource: ports, each: subnets}"),
+		`each is for POST`:                                step("{to: cloud, method: PUT, resource: ports, each: networks}"),
+		`outside "a_b": its name must be of a-z and 0-9`:  outside("a_b: {module: ., package: ., version: v1, resources: [x]}"),
+		`outside a: resources is empty; name what counts`: outside("a: {module: ., package: ., version: v1}"),
+		`outside a: it needs a module, a package`:         outside("a: {module: ., resources: [x], version: v1}"),
+		`outside a: env does not tell`:                    outside("a: {module: ., package: ., version: v1, resources: [x], env: {A: b}}"),
+	} {
+		_, err := read(t, text)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// cloud is an API with two networks in it.
+func cloud(t *testing.T) (server *httptest.Server, heard *[]string) {
+	heard = new([]string)
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		*heard = append(*heard, fmt.Sprintf("%s %s %s %s", r.Method, r.URL.Path, r.Header.Get("Who"), body))
+		switch r.URL.Path {
+		case "/v2.0/networks":
+			_, _ = io.WriteString(w, `{"networks": [{"id": "1", "name": "a"}, {"id": "2", "name": "b"}]}`)
+		case "/v2.0/nonsense":
+			_, _ = io.WriteString(w, `<html>`)
+		case "/v2.0/nothing":
+			http.Error(w, "there is no such thing", http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server, heard
+}
+
+func TestOutsideIsLookedAtAndChanged(t *testing.T) {
+	server, heard := cloud(t)
+	o := &outside{Outside: Outside{Version: "v2.0", Resources: []string{"networks"}, Headers: map[string]string{"Who": "us"}}, name: "cloud", url: server.URL}
+	state := oracle.State{}
+	require.NoError(t, o.look(t.Context(), state))
+	require.Equal(t, []oracle.Object{{"id": "1", "name": "a"}, {"id": "2", "name": "b"}}, state.List("cloud_networks"))
+
+	for want, r := range map[string]*Request{
+		`[POST /v2.0/ports us {"port":1}]`: {Method: "POST", Resource: "ports", Body: map[string]any{"port": 1}},
+		`[GET /v2.0/networks us  POST /v2.0/ports us {"port":{"of":"1"}} POST /v2.0/ports us {"port":{"of":"2"}}]`: {
+			Method: "POST", Resource: "ports", Each: "networks", Body: map[string]any{"port": map[string]any{"of": "{id}"}}},
+		`[GET /v2.0/networks us  PUT /v2.0/networks/1 us {"network":true} PUT /v2.0/networks/2 us {"network":true}]`: {
+			Method: "PUT", Resource: "networks", Body: map[string]any{"network": true}},
+		`[GET /v2.0/networks us  DELETE /v2.0/networks/1 us  DELETE /v2.0/networks/2 us ]`: {Method: "DELETE", Resource: "networks"},
+	} {
+		*heard = nil
+		require.NoError(t, o.do(t.Context(), r))
+		require.Equal(t, want, fmt.Sprint(*heard))
+	}
+
+	require.ErrorContains(t, o.do(t.Context(), &Request{Method: "POST", Resource: "nothing"}),
+		"cloud answers 404 Not Found to POST nothing: there is no such thing")
+	o.Resources = []string{"nonsense"}
+	require.ErrorContains(t, o.look(t.Context(), state), "cloud: read the answer to GET nonsense: ")
+	server.Close()
+	require.ErrorContains(t, o.look(t.Context(), state), "cloud: Get ")
+}
+
+// starting is a run that can start a program outside, which is a shell's.
+func starting(script string) *run {
+	return &run{runner: &runner{
+		scenario:        &Scenario{Outside: map[string]Outside{"cloud": {Version: "v2.0", Resources: []string{"networks"}}}},
+		outsideCommands: map[string][]string{"cloud": {"/bin/sh", "-c", script}},
+	}}
+}
+
+func TestStartOutside(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+	server, _ := cloud(t)
+	var memory history.Memory
+	o, err := starting("echo "+server.URL+"/; exec sleep 1000").startOutside(t.Context(), "cloud", apiproxy.Options{
+		Record: memory.Record, Namespace: "n",
+		Faults: []apiproxy.Fault{{Verb: "list", Refuse: 500}, {Group: "cloud", Verb: "list", Resource: "networks", Refuse: 409}},
+	})
+	require.NoError(t, err)
+	require.Equal(t, server.URL, o.url)
+	response, err := http.Get(o.proxy.URL() + "/v2.0/networks")
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, http.StatusConflict, response.StatusCode, "only faults that name it are for it")
+	require.NoError(t, o.look(t.Context(), oracle.State{}), "we go past the proxy")
+	http.DefaultClient.CloseIdleConnections()
+	require.NoError(t, o.stop())
+	require.NotNil(t, o.process.ProcessState)
+	requests := memory.History().Requests
+	require.Len(t, requests, 1)
+	require.Greater(t, requests[0].ID, int64(1)<<32)
+}
+
+func TestStartOutsideRefuses(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "marker")
+	for script, want := range map[string]string{
+		"echo up": `cloud has to print its URL first; it printed "up"`,
+		"exit 3":  `cloud has to print its URL first; it printed ""`,
+		"echo no URL; sleep 1000; touch " + marker: `it printed "no URL"`,
+	} {
+		_, err := starting(script).startOutside(context.Background(), "cloud", apiproxy.Options{})
+		require.ErrorContains(t, err, want)
+	}
+	_, err := os.Stat(marker)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	r := starting("")
+	r.outsideCommands["cloud"] = []string{"/nowhere"}
+	_, err = r.startOutside(t.Context(), "cloud", apiproxy.Options{})
+	require.ErrorContains(t, err, "start cloud: ")
+}
+
+// What is outside is spared the control plane's end, and suffers what only it can.
+func TestExhaustiveOutside(t *testing.T) {
+	kinds := func(outside ...string) (kinds []string) {
+		h := &history.History{Requests: []history.Request{{Verb: "create", Group: "cloud", Resource: "networks"}}}
+		for _, plan := range Exhaustive(h, outside...) {
+			kinds = append(kinds, plan.Kind)
+		}
+		return kinds
+	}
+	inside, outside := kinds(), kinds("cloud")
+	for kind, is := range map[string]bool{"control plane killed after": false, "answered 412": true, "done late": true, "killed after": true, "reply lost": true} {
+		require.Equal(t, is, slices.Contains(outside, kind), kind)
+	}
+	require.Contains(t, inside, "control plane killed after")
+	require.NotContains(t, inside, "done late")
+}
+
+func TestExhaustiveReadsOutside(t *testing.T) {
+	h := &history.History{Requests: slices.Repeat([]history.Request{{Verb: "list", Group: "cloud", Resource: "networks"}}, 42)}
+	all, some := Exhaustive(h), Exhaustive(h, "cloud")
+	require.Len(t, all, 42*len(ofAny))
+	require.Len(t, some, 9*len(ofAny)) // the 1st, the 6th, ...
+}
+
+func TestClasses(t *testing.T) {
+	of := classes(func(resource, name string) string { return resource + "/" + name })
+	require.Equal(t, "pods/a", of("pods", "a"))
+	require.Equal(t, "*", of("networks", "8761236f-2ed4-4729-b1fd-60d59aa29979"))
+}
