@@ -5,4 +5,6 @@
 //
 // +k8s:deepcopy-gen=package
 // +groupName=samplecrd.k8s.io
+// +kubebuilder:ac:generate=true
+// +kubebuilder:ac:output:package=../../../generated/applyconfiguration
 package v1
