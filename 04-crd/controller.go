@@ -226,7 +226,7 @@ func (c *Controller) report(ctx context.Context, network *samplecrdv1.Network, m
 	}
 	applied, err := c.client.SamplecrdV1().Networks(network.Namespace).ApplyStatus(ctx,
 		samplecrdv1ac.Network(network.Name, network.Namespace).
-			WithUID(network.UID). // or one that is gone would be made again
+			WithUID(network.UID). // and of no other of that name
 			WithStatus(wanted),
 		metav1.ApplyOptions{FieldManager: manager, Force: true})
 	if apierrors.IsNotFound(err) {

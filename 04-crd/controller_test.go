@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,10 +112,9 @@ func TestTheGatewayChanges(t *testing.T) {
 
 func TestTheCloudIsDown(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		tries := 0
+		var tries atomic.Int64
 		w.meets(func(context.Context) error {
-			tries++
-			return fmt.Errorf("%w: try %d", errNoCloud, tries)
+			return fmt.Errorf("%w: try %d", errNoCloud, tries.Add(1))
 		})
 		w.create("front")
 		later(time.Second)
@@ -460,7 +460,8 @@ func TestOneThatIsGoneIsNoFailure(t *testing.T) {
 		w.delete("front")
 		w.took()
 		later(time.Hour)
-		require.Empty(t, w.took())
+		require.Equal(t, []string{"delete"}, verbs(w.took()), "only what is left of it is of interest")
+		require.Empty(t, w.gateways())
 		require.Empty(t, w.complaints())
 		_, err := w.get("front")
 		require.True(t, apierrors.IsNotFound(err), "%v", err)

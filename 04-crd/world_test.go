@@ -1,6 +1,7 @@
 package crd_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,19 +73,13 @@ func TestTheMutationDetectorIsOn(t *testing.T) {
 
 const namespace = "shop"
 
-// owner stands in for a type of the package.
-type owner struct {
-	Namespace, Name string
-	UID             types.UID
-}
-
 // cloud is a backend that has a network for each UID.
 type cloud struct {
-	check func(n *samplecrdv1.Network) // is called before each call
+	check func(verb string, n *samplecrdv1.Network) // is called before each call
 
 	mu      sync.Mutex
 	trouble func(context.Context) error // what a call meets on its way; nil for nothing
-	there   map[owner]string            // the gateway of each network
+	there   map[crd.Owner]string        // the gateway of each network
 	calls   []call
 }
 
@@ -94,10 +89,12 @@ type call struct {
 	at   time.Time
 }
 
-func ownerOf(n *samplecrdv1.Network) owner { return owner{n.Namespace, n.Name, n.UID} }
+func ownerOf(n *samplecrdv1.Network) crd.Owner {
+	return crd.Owner{Namespace: n.Namespace, Name: n.Name, UID: n.UID}
+}
 
 func (c *cloud) begin(ctx context.Context, verb string, n *samplecrdv1.Network) error {
-	c.check(n)
+	c.check(verb, n)
 	c.mu.Lock()
 	c.calls = append(c.calls, call{verb, n.Name, time.Now()})
 	trouble := c.trouble
@@ -128,10 +125,28 @@ func (c *cloud) Delete(ctx context.Context, n *samplecrdv1.Network) error {
 	return nil
 }
 
-func (c *cloud) Owners(context.Context) ([]owner, error) {
+// Owners is asked now and then, and is not among the calls.
+func (c *cloud) Owners(ctx context.Context) ([]crd.Owner, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Collect(maps.Keys(c.there)), nil
+	if c.trouble != nil {
+		c.mu.Unlock()
+		err := c.trouble(ctx)
+		c.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	owners := slices.Collect(maps.Keys(c.there))
+	slices.SortFunc(owners, func(a, b crd.Owner) int { return cmp.Compare(a.UID, b.UID) })
+	return owners, nil
+}
+
+// leave puts something there of which nobody in the cluster speaks.
+func (c *cloud) leave(name string, uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.there[crd.Owner{Namespace: namespace, Name: name, UID: uid}] = "10.0.0.1"
 }
 
 // meets makes all calls meet with trouble.
@@ -227,7 +242,7 @@ var (
 
 func newWorld(t *testing.T) *world {
 	w := &world{
-		Clientset: fake.NewClientset(), cloud: &cloud{there: map[owner]string{}}, kube: kubefake.NewClientset(), t: t,
+		Clientset: fake.NewClientset(), cloud: &cloud{there: map[crd.Owner]string{}}, kube: kubefake.NewClientset(), t: t,
 		options: crd.Options{
 			Namespace: namespace, Workers: 2, Grace: 10 * time.Second,
 			Backoff: 100 * time.Millisecond, MaxBackoff: time.Minute, Recheck: 10 * time.Minute,
@@ -398,9 +413,15 @@ func (w *world) answerPatch(action clienttesting.Action) (bool, runtime.Object, 
 }
 
 // checkCall checks what must hold when the controller turns to the cloud.
-func (w *world) checkCall(n *samplecrdv1.Network) {
+func (w *world) checkCall(verb string, n *samplecrdv1.Network) {
+	there, err := w.get(n.Name)
+	isThere := err == nil && there.UID == n.UID && there.DeletionTimestamp == nil
 	w.RLock()
 	defer w.RUnlock()
+	if verb == "delete" {
+		assert.False(w.t, isThere, "it deletes what is a Network's that is there")
+		return
+	}
 	if wrote := w.wrote[n.UID]; wrote != "" {
 		assert.False(w.t, older(n.ResourceVersion, wrote), "it acts on what it has changed itself since")
 	}
