@@ -88,8 +88,8 @@ torture: ## Run a lesson's controller with everything going wrong once: LESSON=3
 	@$(workshop) torture --scenario "$(or $(SCENARIO),$(firstword $(wildcard $(addsuffix -*/exercises/torture/scenario.yaml,0$(or $(LESSON),3) $(or $(LESSON),3)))))" $(TORTURE)
 
 .PHONY: mutants
-mutants: ## Put bugs into lesson 3's controller, and see whether torture finds them. MUTANTS="--only hot-loop": flags
-	@cd 03-workqueue/exercises && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./mutants $(MUTANTS)
+mutants: ## Put bugs into a lesson's controller, and see whether torture finds them: LESSON=3. MUTANTS="--only hot-loop": flags
+	@dir=$(firstword $(wildcard 0$(or $(LESSON),3)-*/exercises)); $(workshop) mutants --scenario "$$dir/torture/scenario.yaml" --mutants "$$dir/mutants" $(MUTANTS)
 
 # Where the generators start from nothing, nothing stays that they do not write any more.
 .PHONY: generate

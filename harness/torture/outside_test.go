@@ -183,6 +183,28 @@ func TestExhaustiveReadsOutside(t *testing.T) {
 	require.Len(t, some, 9*len(ofAny)) // the 1st, the 6th, ...
 }
 
+// A program that was built for us stays while others are built.
+func TestPinned(t *testing.T) {
+	cache, scratch := t.TempDir(), t.TempDir()
+	t.Setenv("WORKSHOP_CACHE", cache)
+	built := filepath.Join(cache, "controller")
+	require.NoError(t, os.WriteFile(built, []byte("#!/bin/sh"), 0o700))
+	pin, err := pinned([]string{built, "--flag"}, scratch)
+	require.NoError(t, err)
+	require.Equal(t, "--flag", pin[1])
+	require.NoError(t, os.Remove(built))
+	text, err := os.ReadFile(pin[0])
+	require.NoError(t, err)
+	require.Equal(t, "#!/bin/sh", string(text))
+
+	own := []string{"/usr/bin/true"}
+	pin, err = pinned(own, scratch)
+	require.NoError(t, err)
+	require.Equal(t, own, pin, "what is a person's own stays where it is")
+	_, err = pinned([]string{built}, scratch)
+	require.ErrorContains(t, err, "keep the program")
+}
+
 func TestClasses(t *testing.T) {
 	of := classes(func(resource, name string) string { return resource + "/" + name })
 	require.Equal(t, "pods/a", of("pods", "a"))

@@ -251,6 +251,9 @@ func (s *Scenario) file(name string) string {
 	return filepath.Join(filepath.Dir(s.path), name)
 }
 
+// Source is the directory of the controller's module.
+func (s *Scenario) Source() string { return s.file(s.Controller.Module) }
+
 // plurals are the resources without their groups.
 func (s *Scenario) plurals() []string {
 	var plurals []string

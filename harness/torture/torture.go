@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
 )
@@ -169,7 +171,11 @@ func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &runner{ring: r, scenario: o.Scenario, command: command, scratch: r.shared.cluster.Dir()}
+	t := &runner{ring: r, scenario: o.Scenario, scratch: r.shared.cluster.Dir()}
+	if command, err = pinned(command, t.scratch); err != nil {
+		return nil, err
+	}
+	t.command = command
 	if t.rules, err = o.Scenario.compile(); err != nil {
 		return nil, err
 	}
@@ -178,6 +184,11 @@ func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
 	}
 	if t.outsideCommands, err = o.Scenario.buildOutside(ctx, o.Progress); err != nil {
 		return nil, err
+	}
+	for name, command := range t.outsideCommands {
+		if t.outsideCommands[name], err = pinned(command, t.scratch); err != nil {
+			return nil, err
+		}
 	}
 	report = &Report{}
 	fmt.Fprintln(o.Progress, "torture: two runs in which nothing goes wrong, to see what is right")
@@ -303,6 +314,30 @@ func found(command []string) ([]string, error) {
 		return nil, err
 	}
 	return append([]string{path}, command[1:]...), nil
+}
+
+// pinned returns a command whose program stays for as long as we need it. What gobuild keeps is removed after a
+// while if other builds come, and we may be at it for long.
+func pinned(command []string, scratch string) ([]string, error) {
+	cache, err := gobuild.CacheDir()
+	if err != nil || !strings.HasPrefix(command[0], cache+string(filepath.Separator)) {
+		return command, err
+	}
+	dir, err := os.MkdirTemp(scratch, "program-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	pin := filepath.Join(dir, filepath.Base(command[0]))
+	if err := os.Link(command[0], pin); err != nil {
+		program, err := os.ReadFile(command[0]) // it is on another file system
+		if err == nil {
+			err = os.WriteFile(pin, program, 0o700)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("keep the program: %w", err)
+		}
+	}
+	return append([]string{pin}, command[1:]...), nil
 }
 
 // undisturbed learns from two runs what is right.

@@ -261,7 +261,7 @@ func TestProxyWrongInput(t *testing.T) {
 		"a file of somebody else":     {args: []string{"--out", nonsense}, want: "there is a file " + nonsense + " that no proxy has written; it stays as it is. Give another --out"},
 		"the kubeconfig itself":       {args: []string{"--out", kubeconfig}, want: "there is a file " + kubeconfig + " that no proxy has written"},
 		"a key of somebody else":      {args: []string{"--out", theirs}, want: "there is a file " + theirs + ".key that no proxy has written; it stays as it is. Give another --out"},
-		"a fault that makes no sense": {args: []string{"--out", out, "--fault", "verb=get"}, want: `fault "verb=get": it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, late=DURATION, down=DURATION, lost=request or reply, watch=cut, expired, unobserved, held or no-bookmarks`},
+		"a fault that makes no sense": {args: []string{"--out", out, "--fault", "verb=get"}, want: `fault "verb=get": it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved, held or no-bookmarks`},
 		"a record nowhere":            {args: []string{"--out", out, "--record", "/nowhere/recording"}, want: "make the recording: open /nowhere/recording: "},
 		"an argument":                 {args: []string{"--out", out, "more"}, want: `unknown command "more" for "workshop proxy"`},
 	} {

@@ -1,14 +1,13 @@
-// Program mutants puts bugs into lesson 3's controller, one at a time, and looks whether torture finds them
-// and names the right cause. The bugs are the patches beside it. Each says what is wrong, when that shows, and
-// which verdicts are right.
-package main
+// Package mutants puts bugs into a controller, one at a time, and looks whether torture finds them and names the
+// right cause. The bugs are patches. Each says what is wrong, when that shows, and which verdicts are right.
+package mutants
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,27 +18,21 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"example.com/controllers/harness/cluster"
-	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/proc"
 	"example.com/controllers/harness/torture"
 )
 
-func main() {
-	guard.Main()
-	proc.Main("mutants", run)
+// Mutant is a bug.
+type Mutant struct {
+	Name   string
+	Expect []torture.Verdict // any of them is right
+	bug    string            // what is wrong
+	patch  string            // its path; "" for no bug
 }
 
-// mutant is a bug.
-type mutant struct {
-	name, patch string // patch is its path
-	bug         string // what is wrong
-	expect      []torture.Verdict
-}
-
-// result is what came of one.
-type result struct {
-	mutant
+// Result is what came of one.
+type Result struct {
+	Mutant
 	verdict torture.Verdict // of the first failure; "" if nothing was found
 	why     string
 	kind    string // of the plan that found it
@@ -48,60 +41,58 @@ type result struct {
 	replays, same int // how often that plan was run again, and how often the verdict was the same
 }
 
-func (r result) caught() bool { return slices.Contains(r.expect, r.verdict) }
-
-func run(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
-	only := flags.String("only", "", "`names` of mutants with commas between them; all without it")
-	atOnce := flags.Int("at-once", 3, "how `many` mutants are put to torture at a time")
-	replays := flags.Int("replay", 0, "how `many` times the plan that finds a mutant is run again, to see whether the verdict is the same")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if *atOnce < 1 || *replays < 0 || flags.NArg() > 0 {
-		return errors.New("--at-once must be 1 or more, --replay 0 or more, and there are no arguments")
-	}
-	root, err := cluster.Root(ctx)
-	if err != nil {
-		return err
-	}
-	lesson := filepath.Join(root, "03-workqueue")
-	mutants, err := readAll(filepath.Join(lesson, "exercises", "mutants"), *only)
-	if err != nil {
-		return err
-	}
-	scenario, err := torture.Read(filepath.Join(lesson, "exercises", "torture", "scenario.yaml"))
-	if err != nil {
-		return err
-	}
-	scratch, err := os.MkdirTemp("", "workshop-mutants-")
-	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
-	}
-	defer os.RemoveAll(scratch)
-	reference, err := build(ctx, lesson, scratch, mutant{name: "none"})
-	if err != nil {
-		return err
-	}
-	ring, err := torture.Open(ctx, 6, os.Stderr)
-	if err != nil {
-		return err
-	}
-	results, err := judgeAll(ctx, *atOnce, mutants, func(ctx context.Context, m mutant) (result, error) {
-		program, err := build(ctx, lesson, scratch, m)
-		if err != nil {
-			return result{}, err
-		}
-		return judge(ctx, ring, scenario, reference, program, m, *replays)
-	})
-	if err := errors.Join(err, ring.Close()); err != nil {
-		return err
-	}
-	return report(os.Stdout, results)
+// String says what was found.
+func (r Result) String() string {
+	return fmt.Sprintf("%s: %q (%s), expected one of %q", r.Name, r.verdict, r.why, r.Expect)
 }
 
-// readAll reads the patches of a directory.
-func readAll(dir, only string) ([]mutant, error) {
+// Caught says whether it was found, and the right cause named.
+func (r Result) Caught() bool { return slices.Contains(r.Expect, r.verdict) }
+
+// Options say how mutants are put to torture.
+type Options struct {
+	// Scenario has the controller without bugs.
+	Scenario *torture.Scenario
+	Mutants  []Mutant
+	// AtOnce is how many of them there are at a time, at least 1.
+	AtOnce int
+	// Replays is how often the plan that finds a mutant is run again, to see whether the verdict is the same.
+	Replays  int
+	Progress io.Writer
+}
+
+// Run puts mutants to torture on control planes of its own.
+func Run(ctx context.Context, o Options) ([]Result, error) {
+	ring, err := torture.Open(ctx, 6, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	results, err := RunOn(ctx, ring, o)
+	return results, errors.Join(err, ring.Close())
+}
+
+// RunOn is Run on control planes that are there.
+func RunOn(ctx context.Context, ring *torture.Ring, o Options) ([]Result, error) {
+	scratch, err := os.MkdirTemp("", "workshop-mutants-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	reference, err := build(ctx, o.Scenario, scratch, Mutant{Name: "none"})
+	if err != nil {
+		return nil, err
+	}
+	return o.judgeAll(ctx, func(ctx context.Context, m Mutant) (Result, error) {
+		program, err := build(ctx, o.Scenario, scratch, m)
+		if err != nil {
+			return Result{}, err
+		}
+		return judge(ctx, ring, o.Scenario, reference, program, m, o.Replays)
+	})
+}
+
+// Read reads the patches of a directory: all, or those with the names in only, which has commas between them.
+func Read(dir, only string) ([]Mutant, error) {
 	dir, err := filepath.Abs(dir) // a patch is applied elsewhere
 	if err != nil {
 		return nil, err
@@ -116,7 +107,7 @@ func readAll(dir, only string) ([]mutant, error) {
 			wanted[name] = true
 		}
 	}
-	var mutants []mutant
+	var mutants []Mutant
 	for _, path := range paths {
 		name := strings.TrimSuffix(filepath.Base(path), ".patch")
 		if only != "" && !wanted[name] {
@@ -148,8 +139,8 @@ var verdicts = []torture.Verdict{torture.Died, torture.NoStop, torture.Lost, tor
 	torture.TooMuch, torture.TooLittle, torture.NoRest}
 
 // read reads the head of a patch.
-func read(name, text string) (mutant, error) {
-	m := mutant{name: name}
+func read(name, text string) (Mutant, error) {
+	m := Mutant{Name: name}
 	head, _, ok := strings.Cut(text, "\n\n--- ")
 	if !ok {
 		return m, errors.New("a patch has a head, an empty line, and then the difference")
@@ -163,42 +154,26 @@ func read(name, text string) (mutant, error) {
 				if !slices.Contains(verdicts, torture.Verdict(word)) {
 					return m, fmt.Errorf("there is no verdict %q", word)
 				}
-				m.expect = append(m.expect, torture.Verdict(word))
+				m.Expect = append(m.Expect, torture.Verdict(word))
 			}
 		}
 	}
-	if m.bug == "" || len(m.expect) == 0 {
+	if m.bug == "" || len(m.Expect) == 0 {
 		return m, errors.New("its head must have a line that begins with \"Bug:\", and one with \"Expect:\"")
 	}
 	return m, nil
 }
 
 // build builds the controller with a bug in it, and returns the path of the program.
-func build(ctx context.Context, lesson, scratch string, m mutant) (string, error) {
-	dir := filepath.Join(scratch, m.name)
-	for _, part := range []string{".", "cmd/workqueue"} {
-		if err := os.MkdirAll(filepath.Join(dir, part), 0o700); err != nil {
-			return "", err
-		}
-		files, err := filepath.Glob(filepath.Join(lesson, part, "*"))
-		if err != nil {
-			return "", err
-		}
-		for _, file := range files {
-			isSource := strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go")
-			if base := filepath.Base(file); !isSource && base != "go.mod" && base != "go.sum" {
-				continue
-			}
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return "", err
-			}
-			if err := os.WriteFile(filepath.Join(dir, part, filepath.Base(file)), text, 0o600); err != nil {
-				return "", err
-			}
-		}
+func build(ctx context.Context, scenario *torture.Scenario, scratch string, m Mutant) (string, error) {
+	if scenario.Controller == nil || !strings.HasPrefix(scenario.Controller.Package, ".") {
+		return "", errors.New("the scenario has no controller of its own module that bugs could be put into")
 	}
-	commands := [][]string{{"go", "build", "-o", "controller", "./cmd/workqueue"}}
+	dir := filepath.Join(scratch, m.Name)
+	if err := copySources(scenario.Source(), dir); err != nil {
+		return "", fmt.Errorf("copy the controller: %w", err)
+	}
+	commands := [][]string{{"go", "build", "-o", "controller", scenario.Controller.Package}}
 	if m.patch != "" {
 		commands = append([][]string{{"git", "apply", m.patch}}, commands...)
 	}
@@ -208,10 +183,39 @@ func build(ctx context.Context, lesson, scratch string, m mutant) (string, error
 		cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GIT_CEILING_DIRECTORIES="+scratch)
 		proc.Group(cmd)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("mutant %s: %s: %w\n%s", m.name, strings.Join(words, " "), err, out)
+			return "", fmt.Errorf("mutant %s: %s: %w\n%s", m.Name, strings.Join(words, " "), err, out)
 		}
 	}
 	return filepath.Join(dir, "controller"), nil
+}
+
+// copySources copies a module, without its tests and the modules in it.
+func copySources(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			_, err := os.Stat(filepath.Join(path, "go.mod"))
+			if err == nil && inside != "." || strings.HasPrefix(entry.Name(), ".") && inside != "." {
+				return filepath.SkipDir
+			}
+			return os.MkdirAll(filepath.Join(to, inside), 0o700)
+		}
+		isSource := strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
+		if inside != "go.mod" && inside != "go.sum" && !isSource {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, inside), text, 0o600)
+	})
 }
 
 // command runs a controller in the way of the scenario.
@@ -220,10 +224,10 @@ func command(scenario *torture.Scenario, program string) []string {
 }
 
 // mostPlans is how many plans a mutant has to survive. It is some of each kind.
-const mostPlans = 120
+const mostPlans = 200
 
 // judge puts a mutant to torture until something is found, and runs what found it again.
-func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, reference, program string, m mutant, replays int) (result, error) {
+func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, reference, program string, m Mutant, replays int) (Result, error) {
 	begin := time.Now()
 	options := torture.Options{
 		Scenario: scenario, Command: command(scenario, program), Reference: command(scenario, reference), FirstOnly: true,
@@ -231,9 +235,9 @@ func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, 
 	}
 	found, err := ring.Run(ctx, options)
 	if err != nil {
-		return result{}, fmt.Errorf("mutant %s: %w", m.name, err)
+		return Result{}, fmt.Errorf("mutant %s: %w", m.Name, err)
 	}
-	r := result{mutant: m, took: time.Since(begin)}
+	r := Result{Mutant: m, took: time.Since(begin)}
 	for _, failure := range found.Failures() {
 		if failure.Verdict != torture.NotPossible {
 			r.verdict, r.why, r.kind = failure.Verdict, failure.Why, failure.Plan.Kind
@@ -247,7 +251,7 @@ func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, 
 	options.FirstOnly, options.Most, options.Times = false, 0, replays
 	again, err := ring.Run(ctx, options)
 	if err != nil {
-		return result{}, fmt.Errorf("mutant %s, again: %w", m.name, err)
+		return Result{}, fmt.Errorf("mutant %s, again: %w", m.Name, err)
 	}
 	for _, o := range again.Outcomes {
 		r.replays++
@@ -259,11 +263,11 @@ func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, 
 }
 
 // judgeAll judges several at a time, and says how far it is.
-func judgeAll(ctx context.Context, atOnce int, mutants []mutant, judge func(context.Context, mutant) (result, error)) ([]result, error) {
-	results := make([]result, len(mutants))
+func (o Options) judgeAll(ctx context.Context, judge func(context.Context, Mutant) (Result, error)) ([]Result, error) {
+	results := make([]Result, len(o.Mutants))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for i, m := range mutants {
+	group.SetLimit(o.AtOnce)
+	for i, m := range o.Mutants {
 		group.Go(func() (err error) {
 			if err := ctx.Err(); err != nil {
 				return context.Cause(ctx)
@@ -273,18 +277,18 @@ func judgeAll(ctx context.Context, atOnce int, mutants []mutant, judge func(cont
 			}
 			r := results[i]
 			word := "caught"
-			if !r.caught() {
+			if !r.Caught() {
 				word = "NOT caught"
 			}
-			fmt.Fprintf(os.Stderr, "mutants: %s: %s after %s: %s: %s: %s\n", r.name, word, r.took.Round(time.Second), r.kind, r.verdict, r.why)
+			fmt.Fprintf(o.Progress, "mutants: %s: %s after %s: %s: %s: %s\n", r.Name, word, r.took.Round(time.Second), r.kind, r.verdict, r.why)
 			return nil
 		})
 	}
 	return results, group.Wait()
 }
 
-// report prints the score. It is an error if a mutant was not caught, or not with the same verdict again.
-func report(w io.Writer, results []result) error {
+// Report prints the score. It is an error if a mutant was not caught, or not with the same verdict again.
+func Report(w io.Writer, results []Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "MUTANT\tVERDICT\tFOUND BY\tSECONDS\tAGAIN")
 	caught := 0
@@ -292,23 +296,23 @@ func report(w io.Writer, results []result) error {
 	for _, r := range results {
 		verdict := string(r.verdict)
 		switch {
-		case r.caught():
+		case r.Caught():
 			caught++
 		case r.verdict == torture.Well:
 			verdict = "NOT FOUND"
-			missed = append(missed, r.name)
+			missed = append(missed, r.Name)
 		default:
 			verdict = fmt.Sprintf("WRONG CAUSE: %s (%s)", r.verdict, r.why)
-			missed = append(missed, r.name)
+			missed = append(missed, r.Name)
 		}
 		again := ""
 		if r.replays > 0 {
 			again = fmt.Sprintf("%d of %d", r.same, r.replays)
 		}
 		if r.same < r.replays {
-			differed = append(differed, r.name)
+			differed = append(differed, r.Name)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.0f\t%s\n", r.name, verdict, r.kind, r.took.Seconds(), again)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.0f\t%s\n", r.Name, verdict, r.kind, r.took.Seconds(), again)
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"example.com/controllers/harness/mutants"
+	"example.com/controllers/harness/torture"
+)
+
+func mutantsCommand() *cobra.Command {
+	var scenario, dir, only string
+	var guarded bool
+	o := mutants.Options{Progress: os.Stderr}
+	cmd := &cobra.Command{
+		Use:   "mutants --scenario FILE --mutants DIRECTORY",
+		Short: "Put bugs into a scenario's controller, and see whether torture finds them",
+		Long: `Put bugs into the controller of a scenario, one at a time, and see whether torture finds
+them and names the right cause. The bugs are patches in a directory. Before the difference,
+a patch has these lines, and an empty one:
+
+  Bug: what is wrong
+  Shows: when that shows
+  Expect: the verdicts that are right, with commas between them
+
+The exit status is 1 if a bug was not found, or for another reason.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.AtOnce < 1 || o.Replays < 0 {
+				return errors.New("--at-once must be 1 or more, --replay 0 or more")
+			}
+			if o.Scenario, err = torture.Read(scenario); err != nil {
+				return err
+			}
+			if o.Mutants, err = mutants.Read(dir, only); err != nil {
+				return err
+			}
+			if !guarded {
+				return underGuard(cmd.Context())
+			}
+			results, err := mutants.Run(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return mutants.Report(os.Stdout, results)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&scenario, "scenario", "", "file of the scenario")
+	flags.StringVar(&dir, "mutants", "", "directory of the patches")
+	flags.StringVar(&only, "only", "", "names of patches with commas between them; all without it")
+	flags.IntVar(&o.AtOnce, "at-once", 3, "how many are put to torture at a time")
+	flags.IntVar(&o.Replays, "replay", 0, "how many times the plan that finds a bug is run again, to see whether the verdict is the same")
+	flags.BoolVar(&guarded, "guarded", false, "")
+	_ = flags.MarkHidden("guarded")
+	_ = cmd.MarkFlagRequired("scenario")
+	_ = cmd.MarkFlagRequired("mutants")
+	return cmd
+}

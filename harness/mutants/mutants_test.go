@@ -1,0 +1,89 @@
+package mutants
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/torture"
+)
+
+const good = "Bug: it does too much.\nShows: always.\nExpect: did too much, died\n\n--- a/x.go\n+++ b/x.go\n"
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	_, err := Read(dir, "")
+	require.ErrorContains(t, err, "there are no mutants in")
+	write("m.patch", good)
+	write("n.patch", good)
+	write("README.md", "no patch")
+	_, err = Read(dir, "m,nobody")
+	require.ErrorContains(t, err, `there is no mutant "nobody"`)
+	all, err := Read(dir, "")
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	one, err := Read(dir, "n,")
+	require.NoError(t, err)
+	require.Equal(t, all[1:], one)
+	require.Equal(t, []torture.Verdict{torture.TooMuch, torture.Died}, one[0].Expect)
+	for text, want := range map[string]string{
+		"":                               "a patch has a head",
+		"Bug: x\n\n--- a\n":              `its head must have a line that begins with "Bug:", and one with "Expect:"`,
+		"Expect: died\n\n--- a\n":        `its head must have a line that begins with "Bug:"`,
+		"Bug: x\nExpect: sad\n\n--- a\n": `there is no verdict "sad"`,
+	} {
+		write("m.patch", text)
+		_, err := Read(dir, "")
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// A copy has what it takes to build, and nothing else.
+func TestCopySources(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	for _, file := range []string{"go.mod", "go.sum", "a.go", "a_test.go", "README.md", "cmd/b/main.go", "exercises/go.mod", "exercises/c.go", ".git/d.go"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(from, file)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(from, file), []byte(file), 0o600))
+	}
+	require.NoError(t, copySources(from, to))
+	var copied []string
+	require.NoError(t, filepath.WalkDir(to, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			copied = append(copied, strings.TrimPrefix(path, to+"/"))
+		}
+		return err
+	}))
+	require.Equal(t, []string{"a.go", "cmd/b/main.go", "go.mod", "go.sum"}, copied)
+}
+
+func TestReport(t *testing.T) {
+	m := Mutant{Name: "m", Expect: []torture.Verdict{torture.Died}}
+	for want, results := range map[string][]Result{
+		"":                               {{Mutant: m, verdict: torture.Died, kind: "slow"}, {Mutant: m, verdict: torture.Died, replays: 3, same: 3}},
+		"not caught: m":                  {{Mutant: m, verdict: torture.Died}, {Mutant: m}},
+		"not caught: m, m":               {{Mutant: m, verdict: torture.Lost, why: "oh"}, {Mutant: m}},
+		"not the same verdict each time": {{Mutant: m, verdict: torture.Died, replays: 3, same: 2}},
+	} {
+		var text strings.Builder
+		err := Report(&text, results)
+		if want == "" {
+			require.NoError(t, err)
+			require.Contains(t, text.String(), "2 of 2 mutants caught")
+			continue
+		}
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestNotEveryScenarioHasSomethingToBreak(t *testing.T) {
+	for _, of := range []*torture.Controller{nil, {Module: ".", Package: "k8s.io/sample-controller"}} {
+		_, err := build(t.Context(), &torture.Scenario{Controller: of}, t.TempDir(), Mutant{})
+		require.ErrorContains(t, err, "no controller of its own module")
+	}
+}
