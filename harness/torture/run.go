@@ -62,6 +62,7 @@ type observed struct {
 	end     []string // normalized
 	effects oracle.Effects
 	quiet   int             // requests while nothing happens
+	events  int             // of them, writes of Events that are not looked at
 	hears   map[string]bool // the resources of which it is sent events
 }
 
@@ -190,7 +191,7 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 	if err := r.said(ctx); err != nil {
 		return seen, err
 	}
-	if seen.quiet, err = r.rest(ctx); err != nil {
+	if seen.quiet, seen.events, err = r.rest(ctx); err != nil {
 		return seen, err
 	}
 	r.stopping.Wait()
@@ -570,46 +571,59 @@ func (r *run) isAside(resource string) bool {
 }
 
 // rest waits for the quiet time, in which nothing may be written.
-func (r *run) rest(ctx context.Context) (requests int, err error) {
+func (r *run) rest(ctx context.Context) (requests, events int, err error) {
 	if err := r.settle(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if r.plan.doneLate() { // when all was well already
 		if err := r.converge(ctx, "the end"); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if err := r.settle(ctx); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	from := time.Now()
 	if err := r.pass(ctx, nil, r.scenario.Quiet.Duration); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	quiet := r.recording.History().Between(from, time.Time{})
 	for _, w := range quiet.Writes() {
 		if r.isAside(w.Resource) {
+			if w.Resource == "events" {
+				events++
+			}
 			continue
 		}
 		if oracle.MayDiffer(fmt.Sprintf("%s %s", w.Verb, w.What()), r.scenario.MayDiffer.Writes) {
 			continue
 		}
-		return 0, verdict{NoRest, fmt.Sprintf("%d writes in %s in which nothing happens, such as: %s %s %s",
+		return 0, 0, verdict{NoRest, fmt.Sprintf("%d writes in %s in which nothing happens, such as: %s %s %s",
 			len(quiet.Writes()), r.scenario.Quiet.Duration, w.Verb, w.What(), within(w.Object(), r.namespace))}
 	}
 	state, _, err := r.now(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if broken := r.rules.converged.Broken(state, nil); broken != "" {
-		return 0, verdict{NoRest, "it was done, and then it was not any more: " + broken}
+		return 0, 0, verdict{NoRest, "it was done, and then it was not any more: " + broken}
 	}
 	for _, q := range quiet.Requests {
 		if q.Resource != "leases" {
 			requests++
 		}
 	}
-	return requests, nil
+	return requests, events, nil
+}
+
+// lateEvents is how many Events may come late: those that could not be written before.
+func (r *run) lateEvents() (count int) {
+	for _, q := range r.recording.History().Requests {
+		if q.Resource == "events" && (q.Failed() || q.Fault != "") {
+			count++
+		}
+	}
+	return count
 }
 
 // judge compares what was seen with the undisturbed run, and with the rules.
@@ -630,6 +644,10 @@ func (r *run) judge(seen observed) error {
 	if most := 2*r.want.quiet + 2; seen.quiet > most {
 		return verdict{NoRest, fmt.Sprintf("%d requests in %s in which nothing happens; undisturbed there are %d",
 			seen.quiet, r.scenario.Quiet.Duration, r.want.quiet)}
+	}
+	if most := r.want.events + r.lateEvents(); seen.events > most {
+		return verdict{NoRest, fmt.Sprintf("%d Events in %s in which nothing happens; undisturbed there are %d",
+			seen.events, r.scenario.Quiet.Duration, r.want.events)}
 	}
 	tooMuch, tooLittle := oracle.CompareEffects(r.want.effects, seen.effects, r.scenario.MayDiffer.Writes)
 	switch {

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/oracle"
 )
 
 // recorded is a run of which this was recorded.
@@ -93,6 +95,35 @@ func TestJudgeTries(t *testing.T) {
 }
 
 // Refused creates have no name, and are not of one object for that.
+// Events are not what it is about, but they say that something has happened.
+func TestJudgeEventsAtRest(t *testing.T) {
+	for name, c := range map[string]struct {
+		want, seen int
+		requests   []history.Request
+		broken     string
+	}{
+		"none":             {0, 0, nil, ""},
+		"as undisturbed":   {3, 3, nil, ""},
+		"more":             {0, 1, []history.Request{{Verb: "create", Resource: "events", Status: 201}}, "1 Events in 2s in which nothing happens; undisturbed there are 0"},
+		"one that failed":  {0, 1, []history.Request{{Verb: "create", Resource: "events", Status: 500}}, ""},
+		"one that is slow": {0, 1, []history.Request{{Verb: "create", Resource: "events", Status: 201, Fault: "delayed by 2s"}}, ""},
+		"another failed":   {0, 1, []history.Request{{Verb: "create", Resource: "pods", Status: 500}}, "1 Events in 2s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recorded(&Scenario{Quiet: metav1.Duration{Duration: 2 * time.Second}}, c.requests...)
+			r.rules = rules{invariants: &oracle.Rules{}}
+			r.want = observed{end: []string{}, events: c.want}
+			r.states = &oracle.States{}
+			err := r.judge(observed{events: c.seen, effects: oracle.Effects{Needless: -1}})
+			if c.broken == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.broken)
+		})
+	}
+}
+
 func TestTriesOfCreates(t *testing.T) {
 	var requests []history.Request
 	for range 3 {
