@@ -170,14 +170,32 @@ func (s *Stage) Clean(ctx context.Context) error {
 	if deleteErr := namespaces.Delete(ctx, s.Namespace, metav1.DeleteOptions{}); deleteErr != nil && !apierrors.IsNotFound(deleteErr) {
 		return errors.Join(err, fmt.Errorf("delete namespace %s: %w", s.Namespace, deleteErr))
 	}
+	var last *corev1.Namespace
 	gone := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		_, err := namespaces.Get(ctx, s.Namespace, metav1.GetOptions{})
+		there, err := namespaces.Get(ctx, s.Namespace, metav1.GetOptions{})
+		if err == nil {
+			last = there
+		}
 		return apierrors.IsNotFound(err), nil
 	})
 	if gone != nil {
-		gone = fmt.Errorf("namespace %s on %s is being deleted but is not gone yet: %w", s.Namespace, s.Cluster.Name, context.Cause(ctx))
+		gone = fmt.Errorf("namespace %s on %s is being deleted but is not gone yet: %w%s", s.Namespace, s.Cluster.Name, context.Cause(ctx), inTheWay(last))
 	}
 	return errors.Join(err, gone)
+}
+
+// inTheWay says what a namespace that does not go waits for, as far as the API server says it. A lesson that was
+// broken off in the middle may leave something whose finalizer nobody takes off any more.
+func inTheWay(namespace *corev1.Namespace) string {
+	if namespace == nil {
+		return ""
+	}
+	for _, c := range namespace.Status.Conditions {
+		if c.Type == corev1.NamespaceFinalizersRemaining && c.Status == corev1.ConditionTrue {
+			return "; " + c.Message + ". Take them off with kubectl edit, and it goes"
+		}
+	}
+	return ""
 }
 
 // Play plays the lesson's page, and returns what was asked of the API server meanwhile. The player's Env
