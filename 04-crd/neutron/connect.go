@@ -72,7 +72,8 @@ func withoutKeystone(address, project string, web http.Client) (*Cloud, error) {
 	return &Cloud{Client: &gophercloud.ServiceClient{
 		ProviderClient: &gophercloud.ProviderClient{HTTPClient: web},
 		Type:           "network", Endpoint: base, ResourceBase: base + "v2.0/",
-		MoreHeaders: map[string]string{"X-User-Id": "network-controller", "X-Project-Id": project, "X-Roles": "member"},
+		MoreHeaders: map[string]string{"X-User-Id": "network-controller", "X-Project-Id": project,
+			"X-Roles": "member,reader"}, // as Keystone says it of a usual user
 	}}, nil
 }
 

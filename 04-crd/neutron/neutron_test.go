@@ -61,8 +61,8 @@ func newWorld(t *testing.T) *world {
 			MoreHeaders: map[string]string{"X-User-Id": "u", "X-Project-Id": w.project, "X-Roles": roles},
 		}
 	}
-	w.cloud = &neutron.Cloud{Client: client(w, "member"), Owner: owner}
-	w.direct, w.admin = client(http.DefaultTransport, "member"), client(http.DefaultTransport, "admin")
+	w.cloud = &neutron.Cloud{Client: client(w, "member,reader"), Owner: owner}
+	w.direct, w.admin = client(http.DefaultTransport, "member,reader"), client(http.DefaultTransport, "admin")
 	return w
 }
 
@@ -332,7 +332,7 @@ func TestInBetween(t *testing.T) {
 	made := w.ensure(n)
 	n.Spec.Gateway = "192.168.0.9"
 	w.before = map[string]func(){"PUT subnets": func() {
-		_, err := subnets.Update(t.Context(), w.direct, made.SubnetID, subnets.UpdateOpts{Name: new(nameOf(n))}).Extract()
+		_, err := subnets.Update(t.Context(), w.direct, made.SubnetID, subnets.UpdateOpts{Description: new("by hand")}).Extract()
 		require.NoError(t, err)
 	}}
 	_, err := w.cloud.Ensure(t.Context(), n)

@@ -1,7 +1,7 @@
 // Package neutrontest is a small OpenStack Neutron: networks with their subnets, ports and quotas, in memory.
 //
 // It is for tests, and for lessons without an OpenStack. What it answers, and what it refuses and in which words,
-// is what Neutron 21 does; the same tests are run on that. It does not do more than they ask: there are no
+// is what Neutron 21 and 26 do; the same tests are run on those. It does not do more than they ask: there are no
 // routers, no tags and no DHCP, and nothing is ever done on a wire.
 //
 // Who asks is said in headers: X-User-Id, X-Project-Id and X-Roles, as a Neutron without Keystone has it.
@@ -354,7 +354,7 @@ func (s *Server) create(who caller, collection string, k kind, given map[string]
 	return o, nil
 }
 
-// update changes an object. Its revision becomes another one even if nothing is different.
+// update changes an object. Its revision becomes another one even if nothing is different, as in Neutron 21; in 26 not.
 func (s *Server) update(k kind, o object, given map[string]json.RawMessage) error {
 	var err error
 	switch o := o.(type) {
