@@ -10,6 +10,7 @@ replace (
 require (
 	example.com/controllers/crd v0.0.0
 	example.com/controllers/harness v0.0.0
+	github.com/google/uuid v1.6.0
 	github.com/gophercloud/gophercloud/v2 v2.15.0
 	github.com/stretchr/testify v1.12.1
 	k8s.io/apimachinery v0.37.1
@@ -57,7 +58,6 @@ require (
 	github.com/gofrs/flock v0.13.1 // indirect
 	github.com/google/cel-go v0.29.2 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
-	github.com/google/uuid v1.6.0 // indirect
 	github.com/gorilla/css v1.0.1 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/lucasb-eyer/go-colorful v1.4.1 // indirect

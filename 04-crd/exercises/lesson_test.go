@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/quotas"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
@@ -34,21 +40,29 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// world is a cluster with the lesson's controller at work in it, and a cloud.
+// world is a cluster with the lesson's controller at work in it, and a cloud: the Neutron at NEUTRON_URL, if that is
+// set, in a project of the test's own.
 type world struct {
 	*clustertest.Env
 	t         *testing.T
 	networks  typed.NetworkInterface
+	project   string
 	cloud     *gophercloud.ServiceClient // as a person
-	down      atomic.Bool                // the cloud does not answer
-	calls     atomic.Int64               // of the controller, to the cloud
-	recording history.Memory             // what passed between the controller and the API server
+	admin     *gophercloud.ServiceClient
+	down      atomic.Bool    // the cloud does not answer
+	calls     atomic.Int64   // of the controller, to the cloud
+	recording history.Memory // what passed between the controller and the API server
 }
 
 func newWorld(t *testing.T) *world {
 	env, client := newClient(t)
-	w := &world{Env: env, t: t, networks: client}
-	double := &neutrontest.Server{}
+	w := &world{Env: env, t: t, networks: client, project: strings.ReplaceAll(uuid.NewString(), "-", "")}
+	var neutronAPI http.Handler = &neutrontest.Server{}
+	if at := os.Getenv("NEUTRON_URL"); at != "" {
+		there, err := url.Parse(at)
+		require.NoError(t, err)
+		neutronAPI = httputil.NewSingleHostReverseProxy(there)
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-User-Id") == "controller" {
 			w.calls.Add(1)
@@ -57,15 +71,16 @@ func newWorld(t *testing.T) *world {
 				return
 			}
 		}
-		double.ServeHTTP(rw, r)
+		neutronAPI.ServeHTTP(rw, r)
 	}))
 	t.Cleanup(server.Close)
-	cloud := func(user string) *gophercloud.ServiceClient {
+	cloud := func(user, roles string) *gophercloud.ServiceClient {
 		return &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{}, Type: "network",
 			Endpoint: server.URL + "/", ResourceBase: server.URL + "/v2.0/",
-			MoreHeaders: map[string]string{"X-User-Id": user, "X-Project-Id": "p", "X-Roles": "member"}}
+			MoreHeaders: map[string]string{"X-User-Id": user, "X-Project-Id": w.project, "X-Roles": roles}}
 	}
-	w.cloud = cloud("person")
+	w.cloud, w.admin = cloud("person", "member,reader"), cloud("person", "admin")
+	t.Cleanup(w.cleanUp)
 
 	config, err := env.Config()
 	require.NoError(t, err)
@@ -75,7 +90,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	own, err := versioned.NewForConfig(proxy.Config())
 	require.NoError(t, err)
-	controller, err := crd.New(t.Context(), kube, own, &neutron.Cloud{Client: cloud("controller"), Owner: "test"}, crd.Options{
+	controller, err := crd.New(t.Context(), kube, own, &neutron.Cloud{Client: cloud("controller", "member,reader"), Owner: "test"}, crd.Options{
 		Namespace: env.Namespace, Workers: 2, Backoff: 20 * time.Millisecond, MaxBackoff: 500 * time.Millisecond,
 		Recheck: time.Second, Grace: 5 * time.Second,
 	})
@@ -134,25 +149,41 @@ func (w *world) isGone(name string) {
 		return "it is still there"
 	})
 	require.Empty(w.t, w.subnets())
-	require.Empty(w.t, w.inCloud())
+	require.Empty(w.t, w.inCloud(w.t.Context()))
 }
 
-func (w *world) inCloud() []networks.Network {
+// inCloud returns the networks that are there.
+func (w *world) inCloud(ctx context.Context) []networks.Network {
 	w.t.Helper()
-	pages, err := networks.List(w.cloud, networks.ListOpts{}).AllPages(w.t.Context())
+	pages, err := networks.List(w.cloud, networks.ListOpts{}).AllPages(ctx)
 	require.NoError(w.t, err)
 	all, err := networks.ExtractNetworks(pages)
 	require.NoError(w.t, err)
-	return all
+	return slices.DeleteFunc(all, func(n networks.Network) bool { return n.ProjectID != w.project }) // others may be shared with us
 }
 
 func (w *world) subnets() []subnets.Subnet {
 	w.t.Helper()
-	pages, err := subnets.List(w.cloud, subnets.ListOpts{}).AllPages(w.t.Context())
+	pages, err := subnets.List(w.cloud, subnets.ListOpts{ProjectID: w.project}).AllPages(w.t.Context())
 	require.NoError(w.t, err)
 	all, err := subnets.ExtractSubnets(pages)
 	require.NoError(w.t, err)
 	return all
+}
+
+// cleanUp leaves nothing in a cloud that is there after the test, however that went.
+func (w *world) cleanUp() {
+	ctx := context.Background() // the test's own has ended by now
+	pages, err := ports.List(w.cloud, ports.ListOpts{ProjectID: w.project}).AllPages(ctx)
+	require.NoError(w.t, err)
+	left, err := ports.ExtractPorts(pages)
+	require.NoError(w.t, err)
+	for _, p := range left {
+		require.NoError(w.t, ports.Delete(ctx, w.cloud, p.ID).ExtractErr())
+	}
+	for _, n := range w.inCloud(ctx) {
+		require.NoError(w.t, networks.Delete(ctx, w.cloud, n.ID).ExtractErr())
+	}
 }
 
 // writes returns the controller's, but for Events.
@@ -164,6 +195,18 @@ func (w *world) writes() []string {
 		}
 	}
 	return writes
+}
+
+// wrote waits until the controller has written that often. A write is recorded a little after others can see it.
+func (w *world) wrote(times int) {
+	w.t.Helper()
+	w.Eventually("writes", func(context.Context) string {
+		if len(w.writes()) < times {
+			return strings.Join(w.writes(), ", ")
+		}
+		return ""
+	})
+	require.Len(w.t, w.writes(), times)
 }
 
 func (w *world) events(name string) []string {
@@ -186,6 +229,7 @@ func TestLife(t *testing.T) {
 	require.Equal(t, there[0].ID, n.Status.SubnetID)
 	require.Equal(t, there[0].NetworkID, n.Status.NetworkID)
 	require.Equal(t, n.Generation, n.Status.ObservedGeneration)
+	w.wrote(2)
 	require.Equal(t, []string{"patch networks.samplecrd.k8s.io", "patch networks.samplecrd.k8s.io/status"}, w.writes())
 
 	_, err := w.networks.Patch(t.Context(), n.Name, "application/merge-patch+json", []byte(`{"spec":{"gateway":"192.168.7.7"}}`), metav1.PatchOptions{})
@@ -193,15 +237,18 @@ func TestLife(t *testing.T) {
 	w.becomes(n.Name, metav1.ConditionTrue, samplecrdv1.ReasonReady)
 	require.Equal(t, "192.168.7.7", w.subnets()[0].GatewayIP)
 
+	require.Equal(t, n.Status.SubnetID, w.subnets()[0].ID, "it is another one")
+
 	// It is looked at again and again, and nothing is written.
-	writes, calls := len(w.writes()), w.calls.Load()
+	w.wrote(3)
+	calls := w.calls.Load()
 	w.Eventually("the cloud", func(context.Context) string {
 		if w.calls.Load() < calls+6 {
 			return "it is not looked at again"
 		}
 		return ""
 	})
-	require.Len(t, w.writes(), writes)
+	w.wrote(3)
 	w.Eventually("events", func(context.Context) string {
 		if got := w.events(n.Name); len(got) != 1 || got[0] != "Normal Ready" {
 			return strings.Join(got, ", ")
@@ -223,16 +270,32 @@ func TestDrift(t *testing.T) {
 		}
 		return ""
 	})
-	writes := len(w.writes())
+	w.wrote(2) // the gateway was none of the cluster's business
+	again := func(what string, id func(samplecrdv1.NetworkStatus) string) {
+		t.Helper()
+		before := id(n.Status)
+		w.Eventually("the id of the "+what, func(ctx context.Context) string {
+			var err error
+			if n, err = w.networks.Get(ctx, n.Name, metav1.GetOptions{}); err != nil {
+				return err.Error()
+			}
+			if id(n.Status) == before {
+				return "it is the old one"
+			}
+			return ""
+		})
+		w.becomes(n.Name, metav1.ConditionTrue, samplecrdv1.ReasonReady)
+		there := w.subnets()
+		require.Len(t, there, 1)
+		require.Equal(t, samplecrdv1.NetworkStatus{NetworkID: there[0].NetworkID, SubnetID: there[0].ID,
+			ObservedGeneration: n.Generation, Conditions: n.Status.Conditions}, n.Status)
+		require.Len(t, w.inCloud(t.Context()), 1)
+	}
+	require.NoError(t, subnets.Delete(t.Context(), w.cloud, n.Status.SubnetID).ExtractErr())
+	again("subnet", func(s samplecrdv1.NetworkStatus) string { return s.SubnetID })
 	require.NoError(t, networks.Delete(t.Context(), w.cloud, n.Status.NetworkID).ExtractErr())
-	w.Eventually("the ids", func(ctx context.Context) string {
-		now, err := w.networks.Get(ctx, n.Name, metav1.GetOptions{})
-		if err != nil || now.Status.NetworkID == n.Status.NetworkID {
-			return "they are the old ones"
-		}
-		return ""
-	})
-	require.Len(t, w.writes(), writes+1)
+	again("network", func(s samplecrdv1.NetworkStatus) string { return s.NetworkID })
+	w.wrote(4)
 }
 
 func TestTheCloudIsDown(t *testing.T) {
@@ -240,7 +303,8 @@ func TestTheCloudIsDown(t *testing.T) {
 	n := w.create()
 	w.down.Store(true)
 	w.becomes(n.Name, metav1.ConditionFalse, samplecrdv1.ReasonUnavailable)
-	writes, calls := len(w.writes()), w.calls.Load()
+	w.wrote(3)
+	calls := w.calls.Load()
 	require.NoError(t, w.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
 	w.Eventually("the cloud", func(context.Context) string {
 		if w.calls.Load() < calls+5 {
@@ -248,7 +312,7 @@ func TestTheCloudIsDown(t *testing.T) {
 		}
 		return ""
 	})
-	require.LessOrEqual(t, len(w.writes()), writes+1, "the condition is of the new generation, and that is all")
+	require.LessOrEqual(t, len(w.writes()), 4, "the condition is of the new generation, and that is all")
 	w.down.Store(false)
 	w.isGone(n.Name)
 }
@@ -289,7 +353,7 @@ func TestWhatIsLeft(t *testing.T) {
 	require.NotEqual(t, late, others)
 	w.Eventually("what is left", func(context.Context) string {
 		left := sets.New[string]()
-		for _, network := range w.inCloud() {
+		for _, network := range w.inCloud(t.Context()) {
 			left.Insert(network.ID)
 		}
 		if want := sets.New(others, again.Status.NetworkID); !left.Equal(want) {
@@ -297,6 +361,41 @@ func TestWhatIsLeft(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+func TestQuotaExceeded(t *testing.T) {
+	w := newWorld(t)
+	quota := func(networks int) {
+		_, err := quotas.Update(t.Context(), w.admin, w.project, quotas.UpdateOpts{Network: &networks}).Extract()
+		require.NoError(t, err)
+	}
+	quota(0)
+	n, err := w.networks.Create(t.Context(), network("192.168.0.0/16", "192.168.0.1"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	n = w.becomes(n.Name, metav1.ConditionFalse, samplecrdv1.ReasonQuotaExceeded)
+	require.Contains(t, meta.FindStatusCondition(n.Status.Conditions, samplecrdv1.ConditionReady).Message, "Quota exceeded for resources: ['network'].")
+	require.Empty(t, n.Status.NetworkID)
+	w.wrote(2)
+	calls := w.calls.Load()
+	w.Eventually("the cloud", func(context.Context) string {
+		if w.calls.Load() < calls+6 {
+			return "it is not tried again"
+		}
+		return ""
+	})
+	w.wrote(2) // it is said once
+	require.Empty(t, w.inCloud(t.Context()))
+
+	quota(1)
+	w.becomes(n.Name, metav1.ConditionTrue, samplecrdv1.ReasonReady)
+	w.Eventually("events", func(context.Context) string {
+		if got := w.events(n.Name); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"Normal Ready", "Warning QuotaExceeded"}) {
+			return strings.Join(got, ", ")
+		}
+		return ""
+	})
+	require.NoError(t, w.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
+	w.isGone(n.Name)
 }
 
 func TestRights(t *testing.T) {
