@@ -1,6 +1,7 @@
 package neutron
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ const timeout = 30 * time.Second
 
 // Connect finds the Neutron that the environment names, as OpenStack's own client does: OS_CLOUD is the name of a
 // cloud in clouds.yaml, and OS_AUTH_URL and its like say it without a file. NEUTRON_URL is the address of one
-// without Keystone; then NEUTRON_PROJECT is the project, and who we are is said in headers.
+// without Keystone; then NEUTRON_PROJECT is the project, and who we are is said in headers. NEUTRON_ROLES is what to be
+// there, if not a usual user: "admin".
 func Connect(ctx context.Context) (*Cloud, error) {
 	web := http.Client{Timeout: timeout}
 	if address := os.Getenv("NEUTRON_URL"); address != "" {
@@ -73,7 +75,7 @@ func withoutKeystone(address, project string, web http.Client) (*Cloud, error) {
 		ProviderClient: &gophercloud.ProviderClient{HTTPClient: web},
 		Type:           "network", Endpoint: base, ResourceBase: base + "v2.0/",
 		MoreHeaders: map[string]string{"X-User-Id": "network-controller", "X-Project-Id": project,
-			"X-Roles": "member,reader"}, // as Keystone says it of a usual user
+			"X-Roles": cmp.Or(os.Getenv("NEUTRON_ROLES"), "member,reader")}, // as Keystone says it of a usual user
 	}}, nil
 }
 

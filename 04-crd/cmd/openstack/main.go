@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 
 	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/quotas"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
@@ -25,7 +27,8 @@ const usage = `usage: openstack network list
        openstack subnet set SUBNET-ID GATEWAY
        openstack port list
        openstack port create NETWORK-ID NAME
-       openstack port delete PORT-ID`
+       openstack port delete PORT-ID
+       openstack quota set PROJECT NETWORKS`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -51,6 +54,7 @@ func run(ctx context.Context, args []string) error {
 		"port list":    {0, listPorts},
 		"port create":  {2, createPort},
 		"port delete":  {1, deletePort},
+		"quota set":    {2, setQuota},
 	}[what]
 	if !ok || len(rest) != do.arguments {
 		return errors.New(usage)
@@ -129,4 +133,14 @@ func createPort(ctx context.Context, client *gophercloud.ServiceClient, args []s
 
 func deletePort(ctx context.Context, client *gophercloud.ServiceClient, args []string) error {
 	return ports.Delete(ctx, client, args[0]).ExtractErr()
+}
+
+// setQuota says how many networks a project may have. It takes an administrator.
+func setQuota(ctx context.Context, client *gophercloud.ServiceClient, args []string) error {
+	networks, err := strconv.Atoi(args[1])
+	if err != nil {
+		return fmt.Errorf("%q is not a number of networks", args[1])
+	}
+	_, err = quotas.Update(ctx, client, args[0], quotas.UpdateOpts{Network: &networks}).Extract()
+	return err
 }
