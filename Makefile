@@ -75,6 +75,15 @@ tests: tools ## Run the tests of every module with the race detector, on one con
 	@$(workshop) run --nodes 10 -- env CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true .workshop/bin/gotestsum --format pkgname -- -race -p 2 -timeout 20m \
 		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(patsubst %,./%/...,$(modules)))
 
+# What has nothing to do with a cloud is left out; "make tests" has it. The first command says so if there is no Neutron.
+.PHONY: neutron
+neutron: tools ## Run lesson 4's tests, and play its page, with OpenStack's own Neutron. Needs Debian's python3-neutron
+	@cd 04-crd && GOWORK=off go build -o ../.workshop/bin/neutron ./cmd/neutron
+	@.workshop/bin/neutron --real --address 127.0.0.1:0 true
+	@$(workshop) run --nodes 1 -- env NEUTRON=real CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true \
+		.workshop/bin/neutron --address 127.0.0.1:0 .workshop/bin/gotestsum --format pkgname -- -race -count=1 -p 2 -timeout 10m \
+		-skip '^Test(Generated|Validation|Updates|TheExample|Rights|Program|WhoAsks|WhatIsAnswered)$$' ./04-crd/neutron ./04-crd/neutrontest ./04-crd/exercises
+
 .PHONY: bench
 bench: ## Measure boots of the control plane beside envtest's, and requests through the recorder beside direct ones. BOOTS=10: how many. BENCH="--events 0": flags
 	@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),10)" $(BENCH)
