@@ -169,7 +169,7 @@ func TestExhaustiveOutside(t *testing.T) {
 		return kinds
 	}
 	inside, outside := kinds(), kinds("cloud")
-	for kind, is := range map[string]bool{"control plane killed after": false, "answered 412": true, "done late": true, "killed after": true, "reply lost": true} {
+	for kind, is := range map[string]bool{"control plane killed after": false, "answered 412": true, "done late": true, "answered 403 for a while": true, "killed after": true, "reply lost": true} {
 		require.Equal(t, is, slices.Contains(outside, kind), kind)
 	}
 	require.Contains(t, inside, "control plane killed after")

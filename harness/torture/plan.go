@@ -88,6 +88,9 @@ var (
 	}
 )
 
+// aWhileOutside is a right that is missing for some time, as with a quota.
+var aWhileOutside = kind{"answered 403 for a while", apiproxy.Fault{Refuse: 403, For: 6 * time.Second}}
+
 // class is the requests that are alike, as far as they can be aimed at.
 type class struct{ verb, group, resource, subresource string }
 
@@ -155,7 +158,11 @@ func Exhaustive(undisturbed *history.History, outside ...string) []Plan {
 			}
 		}
 		if isWrite {
-			for _, k := range forAWhile {
+			long := forAWhile
+			if isOutside {
+				long = append(slices.Clip(long), aWhileOutside)
+			}
+			for _, k := range long {
 				plan := c.aim(k, 1)
 				plan.Faults[0].To = 0
 				plans = append(plans, plan)

@@ -611,7 +611,7 @@ func (r *run) rest(ctx context.Context) (requests, events int, err error) {
 			}
 			continue
 		}
-		if oracle.MayDiffer(fmt.Sprintf("%s %s", w.Verb, w.What()), r.scenario.MayDiffer.Writes) {
+		if oracle.MayDiffer(fmt.Sprintf("%s %s", w.Verb, w.What()), r.scenario.MayDiffer.AtRest) {
 			continue
 		}
 		return 0, 0, verdict{NoRest, fmt.Sprintf("%d writes in %s in which nothing happens, such as: %s %s %s",

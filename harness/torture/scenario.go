@@ -105,6 +105,8 @@ type MayDiffer struct {
 	// Writes are the beginnings of writes whose number may be another: "update foos/status"; and "needless",
 	// the writes that could change nothing.
 	Writes []string `json:"writes,omitempty"`
+	// AtRest are the beginnings of writes that may come when nothing happens any more.
+	AtRest []string `json:"atRest,omitempty"`
 }
 
 // Step is something that happens.

@@ -67,6 +67,7 @@ mostTries: 9
 mayDiffer:
   fields: ["pods: spec.nodeName", "deployments: status.*.x"]
   writes: [update pods/status, needless]
+  atRest: [update leases]
 stopsWith: -1
 mayExit: 1
 `)
@@ -77,6 +78,7 @@ mayExit: 1
 	require.Equal(t, 3*time.Second, s.Quiet.Duration)
 	require.Equal(t, []string{"update pods/status", "needless"}, s.MayDiffer.Writes)
 	require.Len(t, s.mayDiffer, 2)
+	require.Equal(t, []string{"update leases"}, s.MayDiffer.AtRest)
 	require.Equal(t, -1, s.StopsWith)
 	require.Equal(t, 1, s.MayExit)
 	require.Equal(t, 9, s.MostTries)
