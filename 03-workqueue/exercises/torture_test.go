@@ -3,38 +3,16 @@ package exercises
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
-	"example.com/controllers/harness/mutants"
 	"example.com/controllers/harness/torture"
 	"example.com/controllers/harness/torturetest"
 )
 
-// The controller as it is lives through faults that are drawn at random, and of some that are not as it is,
+// The controller as it is lives through faults that are drawn at random. Of some that are not as it is,
 // torture says why.
 func TestTorture(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes more than a minute")
-	}
-	t.Parallel()
-	scenario, err := torture.Read("torture/scenario.yaml")
-	require.NoError(t, err)
-	broken, err := mutants.Read("mutants", "lost-retry,sigterm-goes-nowhere")
-	require.NoError(t, err)
-	torturetest.Require(t, scenario, torture.Options{Seed: 1, Seeds: 8}, broken)
+	torturetest.Require(t, torture.Options{Seed: 1, Seeds: 8}, "lost-retry,sigterm-goes-nowhere")
 }
 
 func TestTheCatalogueCanBeRead(t *testing.T) {
-	catalogue, err := mutants.Read("mutants", "")
-	require.NoError(t, err)
-	require.Greater(t, len(catalogue), 20)
-	seen := map[torture.Verdict]bool{}
-	for _, m := range catalogue {
-		for _, v := range m.Expect {
-			seen[v] = true
-		}
-	}
-	for _, v := range []torture.Verdict{torture.Died, torture.NoStop, torture.Lost, torture.TooMuch, torture.NoRest} {
-		require.True(t, seen[v], "there is none of which the verdict is %q", v)
-	}
+	torturetest.RequireCatalogue(t, torture.Died, torture.NoStop, torture.Lost, torture.TooMuch, torture.NoRest)
 }
