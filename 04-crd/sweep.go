@@ -11,7 +11,8 @@ import (
 )
 
 // sweep deletes what was made for Networks that are gone. The cloud may have made it so late that nobody waited
-// for it any more, or somebody may have taken our finalizer off.
+// for it any more, or somebody may have taken our finalizer off. Or the API server let a Network go that had no
+// finalizer when it looked, and got ours before it was gone: https://github.com/kubernetes/kubernetes/issues/77988.
 func (c *Controller) sweep(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	owners, err := c.backend.Owners(ctx)
