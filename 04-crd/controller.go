@@ -69,11 +69,24 @@ func New(ctx context.Context, kube kubernetes.Interface, client versioned.Interf
 	}
 	c.recorder = c.announcers.NewRecorder(scheme.Scheme, manager)
 	_, err := c.networks.TypedInformer().AddTypedEventHandler(samplecrdinformers.NetworkHandlerFuncs{
-		AddFunc:    func(n *samplecrdv1.Network) { c.queue.Add(cache.MetaObjectToName(n)) },
-		UpdateFunc: func(_, n *samplecrdv1.Network) { c.queue.Add(cache.MetaObjectToName(n)) },
+		AddFunc: func(n *samplecrdv1.Network) { c.queue.Add(cache.MetaObjectToName(n)) },
+		UpdateFunc: func(old, n *samplecrdv1.Network) {
+			if !isOnlyReady(old, n) {
+				c.queue.Add(cache.MetaObjectToName(n))
+			}
+		},
 		DeleteFunc: func(n samplecrdinformers.DeletedNetwork) { c.queue.Add(n.GetObjectName()) },
 	}, cache.HandlerOptions{Logger: &logger})
 	return c, err
+}
+
+// isOnlyReady says whether a Network has become ready, and nothing else. We wrote that ourselves, when we had just
+// looked. The generation counts changes of the spec, and the deletion.
+func isOnlyReady(old, n *samplecrdv1.Network) bool {
+	ready := meta.FindStatusCondition(n.Status.Conditions, samplecrdv1.ConditionReady)
+	return old.UID == n.UID && old.Generation == n.Generation && slices.Equal(old.Finalizers, n.Finalizers) &&
+		!equality.Semantic.DeepEqual(old.Status, n.Status) &&
+		ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == n.Generation
 }
 
 // Run works until ctx ends. Then it finishes what it is at, and returns when nothing of it is left.
@@ -138,7 +151,8 @@ func (c *Controller) processNext(ctx context.Context) bool {
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
 	// Before we read anything: what is read now must not be older than what we wrote.
 	if !c.ownWrites.seenBy(c.networks.Informer().GetStore(), key) {
-		return nil // our write will come, and bring us back
+		c.queue.AddAfter(key, c.Backoff) // our write will come, but not each brings us back
+		return nil
 	}
 	network, err := c.networks.Lister().Networks(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
