@@ -61,6 +61,9 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// At client-go's 5 requests a second, 1,000 Networks take seven minutes, with however many workers. Their number is
+	// limit enough, and the API server tells a client that asks too much to wait.
+	config.QPS = -1
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
