@@ -49,13 +49,27 @@ type world struct {
 	project   string
 	cloud     *gophercloud.ServiceClient // as a person
 	admin     *gophercloud.ServiceClient
-	down      atomic.Bool    // the cloud does not answer
-	calls     atomic.Int64   // of the controller, to the cloud
-	recording history.Memory // what passed between the controller and the API server
+	down      atomic.Bool     // the cloud does not answer
+	calls     atomic.Int64    // of the controller, to the cloud
+	recording history.Memory  // what passed between the controller and the API server
+	proxy     *apiproxy.Proxy // the controller's way to the API server
+	backend   *neutron.Cloud  // the controller's
 }
 
 func newWorld(t *testing.T) *world {
 	env, client := newClient(t)
+	w := worldIn(t, env, client, nil)
+	stop, err := w.start(t.Context(), crd.Options{
+		Namespace: env.Namespace, Workers: 2, Backoff: 20 * time.Millisecond, MaxBackoff: 500 * time.Millisecond,
+		Recheck: time.Second, Grace: 5 * time.Second,
+	})
+	require.NoError(t, err)
+	t.Cleanup(stop)
+	return w
+}
+
+// worldIn is a world without a controller. The way is the controller's to the cloud; nil is a good one.
+func worldIn(t *testing.T, env *clustertest.Env, client typed.NetworkInterface, way http.RoundTripper) *world {
 	w := &world{Env: env, t: t, networks: client, project: strings.ReplaceAll(uuid.NewString(), "-", "")}
 	var neutronAPI http.Handler = &neutrontest.Server{}
 	if at := os.Getenv("NEUTRON_URL"); at != "" {
@@ -74,40 +88,48 @@ func newWorld(t *testing.T) *world {
 		neutronAPI.ServeHTTP(rw, r)
 	}))
 	t.Cleanup(server.Close)
-	cloud := func(user, roles string) *gophercloud.ServiceClient {
-		return &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{}, Type: "network",
+	cloud := func(user, roles string, way http.RoundTripper) *gophercloud.ServiceClient {
+		return &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: way}}, Type: "network",
 			Endpoint: server.URL + "/", ResourceBase: server.URL + "/v2.0/",
 			MoreHeaders: map[string]string{"X-User-Id": user, "X-Project-Id": w.project, "X-Roles": roles}}
 	}
-	w.cloud, w.admin = cloud("person", "member,reader"), cloud("person", "admin")
+	w.cloud, w.admin = cloud("person", "member,reader", nil), cloud("person", "admin", nil)
+	w.backend = &neutron.Cloud{Client: cloud("controller", "member,reader", way), Owner: "test"}
 	t.Cleanup(w.cleanUp)
 
 	config, err := env.Config()
 	require.NoError(t, err)
-	proxy, err := apiproxy.Start(context.Background(), apiproxy.Options{Upstream: config, Record: w.recording.Record})
+	w.proxy, err = apiproxy.Start(context.Background(), apiproxy.Options{Upstream: config, Record: w.recording.Record})
 	require.NoError(t, err)
-	kube, err := kubernetes.NewForConfig(proxy.Config())
-	require.NoError(t, err)
-	own, err := versioned.NewForConfig(proxy.Config())
-	require.NoError(t, err)
-	controller, err := crd.New(t.Context(), kube, own, &neutron.Cloud{Client: cloud("controller", "member,reader"), Owner: "test"}, crd.Options{
-		Namespace: env.Namespace, Workers: 2, Backoff: 20 * time.Millisecond, MaxBackoff: 500 * time.Millisecond,
-		Recheck: time.Second, Grace: 5 * time.Second,
-	})
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(func() { require.NoError(t, w.proxy.Stop()) })
+	return w
+}
+
+// start starts a controller that remembers nothing. It returns what stops it.
+func (w *world) start(ctx context.Context, options crd.Options) (stop func(), err error) {
+	kube, err := kubernetes.NewForConfig(w.proxy.Config())
+	if err != nil {
+		return nil, err
+	}
+	own, err := versioned.NewForConfig(w.proxy.Config())
+	if err != nil {
+		return nil, err
+	}
+	controller, err := crd.New(ctx, kube, own, w.backend, options)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := controller.Run(ctx); err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
 	})
-	t.Cleanup(func() {
-		stop()
+	return func() {
+		cancel()
 		running.Wait()
-		require.NoError(t, proxy.Stop())
-	})
-	return w
+	}, nil
 }
 
 // create makes a Network and waits until it is ready.
