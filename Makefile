@@ -85,8 +85,9 @@ neutron: tools ## Run lesson 4's tests, and play its page, with OpenStack's own 
 		-skip '^Test(Generated|Validation|Updates|TheExample|Rights|Program|WhoAsks|WhatIsAnswered)$$' ./04-crd/neutron ./04-crd/neutrontest ./04-crd/exercises
 
 .PHONY: bench
-bench: ## Measure boots of the control plane beside envtest's, and requests through the recorder beside direct ones. BOOTS=10: how many. BENCH="--events 0": flags
+bench: ## Measure boots of the control plane beside envtest's, requests through the recorder beside direct ones, and what 1,000 Networks of lesson 4 take and cost. BOOTS=10, NETWORKS=1000: how many. BENCH="--events 0": flags
 	@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),10)" $(BENCH)
+	@cd 04-crd/exercises && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --networks "$(or $(NETWORKS),1000)"
 
 .PHONY: score
 score: ## Measure what lessons 1 to 3 cost and what they lose, side by side, into docs/score.md. SCORE="--pods 10": flags

@@ -1,0 +1,372 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	samplecrdv1 "example.com/controllers/crd/apis/samplecrd/v1"
+	"example.com/controllers/crd/generated/clientset/versioned"
+	typed "example.com/controllers/crd/generated/clientset/versioned/typed/samplecrd/v1"
+	informers "example.com/controllers/crd/generated/informers/externalversions"
+	samplecrd "example.com/controllers/crd/generated/listers/samplecrd/v1"
+	"example.com/controllers/crd/neutrontest"
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/gobuild"
+	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/lesson"
+	"example.com/controllers/harness/proc"
+)
+
+const (
+	hangs   = 20 * time.Minute // how long anything may take that is waited for. It is no expectation, only an end.
+	moment  = 2 * time.Second  // for how long nothing must have been asked for at a rest
+	persons = 8                // who make and delete Networks at the same time
+	project = "bench"          // in Neutron
+)
+
+// phase is a time, and what the program asked for in it.
+type phase struct {
+	took  time.Duration  // until all Networks were as they should be
+	costs []history.Cost // of the API server
+	calls map[string]int // of Neutron
+}
+
+// result is what was measured with a number of workers.
+type result struct {
+	workers             int
+	made, rest, deleted phase
+}
+
+// measure starts a cluster and measures the program of the repository at root on it. Whatever comes of it, nothing
+// is left of it.
+func measure(ctx context.Context, o options, root string, progress io.Writer) (all []result, err error) {
+	path, err := gobuild.Build(ctx, gobuild.Program{
+		Name: "network-controller", Dir: filepath.Join(root, "04-crd"), Package: "./cmd/network-controller", Sources: []string{"."},
+	}, progress)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Progress: progress})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-c.Done():
+			cancel(c.Err())
+		case <-ctx.Done():
+		}
+	}()
+	for _, number := range o.workers {
+		fmt.Fprintf(progress, "bench: %d Networks with %d workers\n", o.networks, number)
+		b := &bench{options: o, ctx: ctx, fail: cancel, cluster: c, dir: filepath.Join(root, "04-crd"), path: path}
+		r, err := b.measure(number)
+		if err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx) // what failed then, failed because of that
+			}
+			return nil, fmt.Errorf("with %d workers: %w", number, err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// bench is a measurement with one number of workers.
+type bench struct {
+	options
+	ctx     context.Context // ends when the measurement is to end; its cause says why
+	fail    func(error)     // ends it
+	cluster *cluster.Cluster
+	dir     string // of the lesson
+	path    string // of its program
+
+	networks typed.NetworkInterface
+	wire     history.Memory
+	cloud    counter
+	seen     samplecrd.NetworkLister
+}
+
+func (b *bench) measure(workers int) (r result, err error) {
+	scratch, err := os.MkdirTemp(b.cluster.Dir(), "bench-")
+	if err != nil {
+		return r, err
+	}
+	stage, err := lesson.Set(b.ctx, lesson.Lesson{Dir: b.dir}, b.cluster, scratch)
+	if err != nil {
+		return r, err
+	}
+	if err := stage.Open(b.ctx); err != nil {
+		return r, err
+	}
+	manifests := filepath.Join(b.dir, "manifests")
+	for _, args := range [][]string{
+		{"apply", "--filename", filepath.Join(manifests, "samplecrd.k8s.io_networks.yaml"), "--filename", filepath.Join(manifests, "rbac.yaml")},
+		{"wait", "--for=condition=Established", "--filename", filepath.Join(manifests, "samplecrd.k8s.io_networks.yaml")},
+	} {
+		kubectl := exec.CommandContext(b.ctx, filepath.Join(b.cluster.Kubectl, "kubectl"), args...)
+		kubectl.Env = append(os.Environ(), b.cluster.Env(scratch)...)
+		proc.Group(kubectl)
+		if out, err := kubectl.CombinedOutput(); err != nil {
+			return r, fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	config, err := b.cluster.Config()
+	if err != nil {
+		return r, err
+	}
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return r, err
+	}
+	b.networks = client.SamplecrdV1().Networks(stage.Namespace)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(stage.Namespace))
+	b.seen = factory.Samplecrd().V1().Networks().Lister()
+	watching, noMore := context.WithCancel(b.ctx)
+	defer factory.Shutdown()
+	defer noMore()
+	factory.StartWithContext(watching)
+	if err := factory.WaitForCacheSyncWithContext(watching).AsError(); err != nil {
+		return r, err
+	}
+
+	b.cloud.server.SetQuota(project, "network", -1)
+	b.cloud.server.SetQuota(project, "subnet", -1)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return r, err
+	}
+	server := &http.Server{Handler: &b.cloud, ReadHeaderTimeout: time.Minute}
+	defer server.Close()
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			b.fail(fmt.Errorf("serve Neutron: %w", err))
+		}
+	}()
+	account, err := b.cluster.ServiceAccountConfig(b.ctx, stage.Namespace, "network-controller")
+	if err != nil {
+		return r, err
+	}
+	// It is stopped after its client, or the recording would end with requests that were cut off.
+	proxy, err := apiproxy.Start(context.WithoutCancel(b.ctx), apiproxy.Options{Upstream: account, Record: b.wire.Record})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, proxy.Stop()) }()
+	kubeconfig := filepath.Join(scratch, "kubeconfig")
+	if err := cluster.WriteKubeconfig(kubeconfig, proxy.Config(), stage.Namespace); err != nil {
+		return r, err
+	}
+	ctx, stopped := context.WithCancel(b.ctx)
+	defer stopped()
+	running, err := start(filepath.Join(scratch, "log"), kubeconfig,
+		[]string{"NEUTRON_URL=http://" + listener.Addr().String(), "NEUTRON_PROJECT=" + project},
+		func(err error) {
+			if ctx.Err() == nil {
+				b.fail(err)
+			}
+		}, b.path, "--namespace="+stage.Namespace, "--address=127.0.0.1:0", fmt.Sprintf("--workers=%d", workers))
+	if err != nil {
+		return r, err
+	}
+	defer func() {
+		stopped()
+		err = errors.Join(err, running.stop())
+	}()
+	r.workers = workers
+	return r, b.phases(&r)
+}
+
+// phases makes the Networks, looks at a rest, and deletes them.
+func (b *bench) phases(r *result) error {
+	if err := b.until("the program is in step", func() string {
+		for _, e := range b.wire.History().Events {
+			if e.Resource == "networks" && e.Type == "BOOKMARK" {
+				return ""
+			}
+		}
+		return "it has not been told of all Networks"
+	}); err != nil {
+		return err
+	}
+	if err := b.isQuiet(); err != nil {
+		return err
+	}
+	var err error
+	r.made, err = b.phase(func() error {
+		err := b.forAll(func(name string) error {
+			_, err := b.networks.Create(b.ctx, &samplecrdv1.Network{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec:       samplecrdv1.NetworkSpec{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+			}, metav1.CreateOptions{})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("make the Networks: %w", err)
+		}
+		return b.until("all Networks are Ready", func() string {
+			if _, ready := b.count(); ready < b.options.networks {
+				return fmt.Sprintf("%d are", ready)
+			}
+			return ""
+		})
+	})
+	if err != nil {
+		return err
+	}
+	r.rest, err = b.phase(func() error {
+		select {
+		case <-time.After(b.rest):
+			return nil
+		case <-b.ctx.Done():
+			return context.Cause(b.ctx)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	r.deleted, err = b.phase(func() error {
+		err := b.forAll(func(name string) error { return b.networks.Delete(b.ctx, name, metav1.DeleteOptions{}) })
+		if err != nil {
+			return fmt.Errorf("delete the Networks: %w", err)
+		}
+		return b.until("all Networks are gone", func() string {
+			if there, _ := b.count(); there > 0 {
+				return fmt.Sprintf("%d are there", there)
+			}
+			return ""
+		})
+	})
+	return err
+}
+
+// phase measures what is done, and what the program asks for from the beginning until it asks for nothing more.
+func (b *bench) phase(do func() error) (p phase, err error) {
+	from, before := time.Now(), b.cloud.counts()
+	if err := do(); err != nil {
+		return p, err
+	}
+	p.took = time.Since(from)
+	if err := b.isQuiet(); err != nil {
+		return p, err
+	}
+	p.costs = b.wire.History().Between(from, time.Time{}).Cost()
+	p.calls = b.cloud.counts()
+	for call, count := range before {
+		p.calls[call] -= count
+	}
+	return p, nil
+}
+
+// isQuiet waits until nothing has been asked for a moment, of either side: Events are written when they can be.
+func (b *bench) isQuiet() error {
+	last, since := -1, time.Now()
+	return b.until("the program is at rest", func() string {
+		if now := b.wire.Len() + b.cloud.total(); now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) < moment {
+			return "it has just asked for something"
+		}
+		return ""
+	})
+}
+
+// forAll does something with all names of Networks, several at a time.
+func (b *bench) forAll(do func(name string) error) error {
+	var group errgroup.Group
+	group.SetLimit(persons)
+	for number := range b.options.networks {
+		group.Go(func() error { return do(fmt.Sprintf("network-%d", number)) })
+	}
+	return group.Wait()
+}
+
+// until waits until check returns "", and fails with what it returned last if that never comes.
+func (b *bench) until(what string, check func() string) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for begin := time.Now(); ; {
+		last := check()
+		if last == "" {
+			return nil
+		}
+		if time.Since(begin) > hangs {
+			return fmt.Errorf("wait until %s: %s, after %s", what, last, hangs)
+		}
+		select {
+		case <-tick.C:
+		case <-b.ctx.Done():
+			return context.Cause(b.ctx)
+		}
+	}
+}
+
+// count returns how many Networks there are, and how many of these are Ready, as far as is known here.
+func (b *bench) count() (there, ready int) {
+	all, err := b.seen.List(labels.Everything())
+	if err != nil {
+		b.fail(err)
+	}
+	for _, n := range all {
+		if meta.IsStatusConditionTrue(n.Status.Conditions, samplecrdv1.ConditionReady) {
+			ready++
+		}
+	}
+	return len(all), ready
+}
+
+// counter is a Neutron that counts calls, by method and collection.
+type counter struct {
+	server neutrontest.Server
+	mu     sync.Mutex
+	calls  map[string]int
+}
+
+// ServeHTTP implements [http.Handler].
+func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	collection, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2.0/"), "/")
+	c.mu.Lock()
+	if c.calls == nil {
+		c.calls = map[string]int{}
+	}
+	c.calls[r.Method+" "+collection]++
+	c.mu.Unlock()
+	c.server.ServeHTTP(w, r)
+}
+
+func (c *counter) counts() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		return map[string]int{}
+	}
+	return maps.Clone(c.calls)
+}
+
+func (c *counter) total() (total int) {
+	for _, count := range c.counts() {
+		total += count
+	}
+	return total
+}
