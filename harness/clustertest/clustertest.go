@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,8 +165,28 @@ func PlayLesson(t testing.TB, dir string) {
 	if stage.Workshop, err = gobuild.Build(ctx, gobuild.Workshop(filepath.Join(root, "harness")), os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	var screen bytes.Buffer
+	var screen screen
 	if _, _, err := stage.Play(ctx, play.Player{Out: &screen}); err != nil {
 		t.Fatalf("%v\n\nthe page as it was played:\n%s", err, screen.String())
 	}
+}
+
+// screen is what a page writes on. What it has started may still write when the page has ended.
+type screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (s *screen) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(text)
+}
+
+// String implements fmt.Stringer.
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
