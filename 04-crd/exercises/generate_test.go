@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -71,4 +72,26 @@ func TestGenerated(t *testing.T) {
 			require.Equal(t, committed[path], text, `%s is not what is generated; run "make generate" and commit what it changes`, path)
 		}
 	}
+}
+
+// The page says of each marker what comes of it.
+func TestMarkersAreExplained(t *testing.T) {
+	page, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	files, err := filepath.Glob("../apis/samplecrd/v1/*.go")
+	require.NoError(t, err)
+	marker := regexp.MustCompile(`(?m)^\s*// \+([a-zA-Z0-9]+(?::[a-z-]+)?)`)
+	count := 0
+	for _, file := range files {
+		if strings.HasPrefix(filepath.Base(file), "zz_generated") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range marker.FindAllStringSubmatch(string(source), -1) {
+			count++
+			require.Contains(t, string(page), "`+"+m[1], "the page does not say what comes of it")
+		}
+	}
+	require.Greater(t, count, 20)
 }
