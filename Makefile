@@ -93,13 +93,17 @@ bench: ## Measure boots of the control plane beside envtest's, requests through 
 score: ## Measure what lessons 1 to 3 cost and what they lose, side by side, into docs/score.md. SCORE="--pods 10": flags
 	@cd 03-workqueue/exercises && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./score $(SCORE)
 
+# The scenario of a lesson: LESSON=3.
+scenarios = $(wildcard 0*/exercises/torture/scenario.yaml)
+scenario = $(or $(filter 0$(or $(LESSON),3)-% $(or $(LESSON),3)/%,$(scenarios)),$(error There is no torture for lesson $(LESSON). There is for: $(sort $(foreach s,$(scenarios),$(firstword $(subst /, ,$(s)))))))
+
 .PHONY: torture
 torture: ## Run a lesson's controller with everything going wrong once: LESSON=3. SCENARIO=file: another one. TORTURE="--seeds 100": flags
-	@$(workshop) torture --scenario "$(or $(SCENARIO),$(firstword $(wildcard $(addsuffix -*/exercises/torture/scenario.yaml,0$(or $(LESSON),3) $(or $(LESSON),3)))))" $(TORTURE)
+	@$(workshop) torture --scenario "$(or $(SCENARIO),$(scenario))" $(TORTURE)
 
 .PHONY: mutants
 mutants: ## Put bugs into a lesson's controller, and see whether torture finds them: LESSON=3. MUTANTS="--only hot-loop": flags
-	@dir=$(firstword $(wildcard 0$(or $(LESSON),3)-*/exercises)); $(workshop) mutants --scenario "$$dir/torture/scenario.yaml" --mutants "$$dir/mutants" $(MUTANTS)
+	@$(workshop) mutants --scenario "$(scenario)" --mutants "$(dir $(scenario))../mutants" $(MUTANTS)
 
 # Where the generators start from nothing, nothing stays that they do not write any more.
 .PHONY: generate
