@@ -171,7 +171,7 @@ func PlayLesson(t testing.TB, dir string) {
 	}
 }
 
-// screen is what a page writes on. What it has started may still write when the page has ended.
+// screen is what a page or a program writes on. What a page has started may still write when the page has ended.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -85,15 +84,14 @@ type Running struct {
 	done chan struct{}
 	err  error // of its end, once done
 
-	mu  sync.Mutex
-	log bytes.Buffer
+	log screen
 }
 
 // StartProgram starts a program. It is killed at the end of the test, if it has not ended.
 func StartProgram(t testing.TB, program string, args ...string) *Running {
 	t.Helper()
 	r := &Running{t: t, cmd: exec.Command(program, args...), done: make(chan struct{})}
-	r.cmd.Stdout, r.cmd.Stderr = r, r
+	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -105,19 +103,8 @@ func StartProgram(t testing.TB, program string, args ...string) *Running {
 	return r
 }
 
-// Write takes what the program prints.
-func (r *Running) Write(text []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.log.Write(text)
-}
-
 // Log returns what the program has printed so far.
-func (r *Running) Log() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.log.String()
-}
+func (r *Running) Log() string { return r.log.String() }
 
 // AwaitLog waits until the program has printed a text.
 func (r *Running) AwaitLog(text string) {
