@@ -128,15 +128,15 @@ func (c *cloud) Delete(ctx context.Context, n *samplecrdv1.Network) error {
 // Owners is asked now and then, and is not among the calls.
 func (c *cloud) Owners(ctx context.Context) ([]crd.Owner, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.trouble != nil {
-		c.mu.Unlock()
-		err := c.trouble(ctx)
-		c.mu.Lock()
-		if err != nil {
+	trouble := c.trouble
+	c.mu.Unlock()
+	if trouble != nil {
+		if err := trouble(ctx); err != nil {
 			return nil, err
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	owners := slices.Collect(maps.Keys(c.there))
 	slices.SortFunc(owners, func(a, b crd.Owner) int { return cmp.Compare(a.UID, b.UID) })
 	return owners, nil

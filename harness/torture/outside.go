@@ -58,7 +58,8 @@ type Request struct {
 	Body map[string]any `json:"body,omitempty"`
 }
 
-func (o Outside) variable(name, resource string) string { return name + "_" + resource }
+// variable is what rules call a resource outside.
+func variable(outside, resource string) string { return outside + "_" + resource }
 
 var identifier = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 
@@ -180,7 +181,7 @@ func (o *outside) look(ctx context.Context, state oracle.State) error {
 		for _, object := range list[resource] {
 			objects[fmt.Sprint(object["id"])] = object
 		}
-		state[o.variable(o.name, resource)] = objects
+		state[variable(o.name, resource)] = objects
 	}
 	return nil
 }
@@ -198,7 +199,7 @@ func (o *outside) do(ctx context.Context, r *Request) error {
 	if r.Method != http.MethodPost {
 		each = r.Resource
 	}
-	for _, id := range slices.Sorted(maps.Keys(state[o.variable(o.name, each)])) {
+	for _, id := range slices.Sorted(maps.Keys(state[variable(o.name, each)])) {
 		at := r.Resource
 		if r.Method != http.MethodPost {
 			at += "/" + id

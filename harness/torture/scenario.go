@@ -271,7 +271,7 @@ func (s *Scenario) variables() []string {
 	variables := s.plurals()
 	for name, o := range s.Outside {
 		for _, resource := range o.Resources {
-			variables = append(variables, o.variable(name, resource))
+			variables = append(variables, variable(name, resource))
 		}
 	}
 	return variables
