@@ -463,9 +463,8 @@ func TestProgram(t *testing.T) {
 		"nobody to log in at": in("log in to http://127.0.0.1:1", "OS_AUTH_URL=http://127.0.0.1:1", "OS_USERNAME=u", "OS_PASSWORD=p",
 			"OS_PROJECT_NAME=p", "OS_DOMAIN_NAME=d"),
 	})
-	t.Setenv("NEUTRON_PROJECT", "p")
-	t.Setenv("NEUTRON_URL", server.URL)
-	run := clustertest.StartProgram(t, program, namespace, kubeconfig, "--address=127.0.0.1:0")
+	there := []string{"NEUTRON_PROJECT=p", "NEUTRON_URL=" + server.URL}
+	run := clustertest.StartProgramIn(t, there, program, namespace, kubeconfig, "--address=127.0.0.1:0")
 	run.AwaitLog("In step with the API server")
 	run.Signal(syscall.SIGTERM)
 	require.NoError(t, run.Wait())
@@ -473,7 +472,7 @@ func TestProgram(t *testing.T) {
 
 	// A cloud that is down may be up again. What there is to say is in the Networks.
 	server.Close()
-	run = clustertest.StartProgram(t, program, namespace, kubeconfig, "--address=127.0.0.1:0")
+	run = clustertest.StartProgramIn(t, there, program, namespace, kubeconfig, "--address=127.0.0.1:0")
 	run.AwaitLog("The cloud does not answer, going on")
 	run.AwaitLog("In step with the API server")
 	run.Signal(syscall.SIGTERM)

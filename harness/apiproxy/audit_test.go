@@ -202,10 +202,7 @@ func kubectlApply(t *testing.T, kubectl, kubeconfig string, _ kubernetes.Interfa
 
 // kubectlGetWatch watches Pods until it has printed one that is gone again.
 func kubectlGetWatch(t *testing.T, kubectl, kubeconfig string, client kubernetes.Interface) {
-	t.Setenv("KUBECONFIG", kubeconfig)
-	t.Setenv("KUBECACHEDIR", t.TempDir())
-	t.Setenv("KUBECTL_KUBERC", "false")
-	watch := clustertest.StartProgram(t, kubectl, "get", "pods", "--watch", "--output-watch-events", "--no-headers",
+	watch := clustertest.StartProgramIn(t, []string{"KUBECONFIG=" + kubeconfig}, kubectl, "get", "pods", "--watch", "--output-watch-events", "--no-headers",
 		"--output=custom-columns=EVENT:.type,POD:.object.metadata.name")
 	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
 	await(t, "the watch has begun", func() bool {

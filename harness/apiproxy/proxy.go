@@ -239,6 +239,9 @@ func (p *Proxy) Wait() error {
 // URL is where clients find the proxy.
 func (p *Proxy) URL() string { return p.url }
 
+// Arrived is how many requests have come so far, those included that have not been answered yet.
+func (p *Proxy) Arrived() int64 { return p.lastID.Load() }
+
 // Config returns a client configuration that goes through the proxy and acts as the identity of
 // Options.Upstream. It keeps that one's rate limits and content types.
 func (p *Proxy) Config() *rest.Config { return p.config(p.upstream.config, p.keys.Token) }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/environ"
 )
 
 // BuildProgram builds a main package with what the module in dir requires, and returns the path of the binary.
@@ -87,10 +88,22 @@ type Running struct {
 	log screen
 }
 
-// StartProgram starts a program. It is killed at the end of the test, if it has not ended.
+// StartProgram starts a program, in an environment in which it finds no cluster but the one that its arguments name.
+// It is killed at the end of the test, if it has not ended.
 func StartProgram(t testing.TB, program string, args ...string) *Running {
 	t.Helper()
+	return StartProgramIn(t, nil, program, args...)
+}
+
+// StartProgramIn is StartProgram with these variables, each "NAME=value", in the program's environment.
+func StartProgramIn(t testing.TB, env []string, program string, args ...string) *Running {
+	t.Helper()
+	isolated, err := environ.Isolated(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := &Running{t: t, cmd: exec.Command(program, args...), done: make(chan struct{})}
+	r.cmd.Env = append(isolated, env...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ import (
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/play"
 )
@@ -221,7 +223,11 @@ func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Resul
 		return play.Result{}, nil, err
 	}
 	player.Scratch = s.scratch
-	player.Env = append(here.Env(s.scratch), player.Env...)
+	goCommand, err := environ.GoCommand(ctx)
+	if err != nil {
+		return play.Result{}, nil, err
+	}
+	player.Env = slices.Concat(goCommand, here.Env(s.scratch), player.Env)
 	if s.Workshop != "" {
 		path := []string{filepath.Dir(s.Workshop), os.Getenv("PATH")}
 		if here.Kubectl != "" {

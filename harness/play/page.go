@@ -25,6 +25,9 @@
 // is "diff OLD NEW", lines that start with "+" must stand in NEW, those that start with "-" in OLD, and
 // those that start with a space in both.
 //
+// A line "<!-- env: NAME NAME -->" names variables of the caller's environment that the page's commands get. They
+// get no others, so that a page cannot reach a cluster or an account that it was not told of.
+//
 // All else is prose.
 package play
 
@@ -33,6 +36,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -47,6 +51,8 @@ type Page struct {
 	Path string
 	// Parts are the page from top to bottom.
 	Parts []Part
+	// Env names the variables of the caller's environment that the page's commands get.
+	Env []string
 }
 
 // Part is either prose or the commands of one console block.
@@ -93,7 +99,11 @@ func parse(path string, source []byte) (*Page, error) {
 	document := goldmark.DefaultParser().Parse(text.NewReader(source))
 	prose := 0 // where the prose that is not in a part yet begins
 	flush := func(end int) {
-		if text := strings.TrimSpace(string(source[prose:end])); text != "" {
+		text := envLine.ReplaceAllStringFunc(string(source[prose:end]), func(line string) string {
+			page.Env = append(page.Env, strings.Fields(envLine.FindStringSubmatch(line)[1])...)
+			return ""
+		})
+		if text = strings.TrimSpace(text); text != "" {
 			page.Parts = append(page.Parts, Part{Prose: text})
 		}
 	}
@@ -154,6 +164,8 @@ func parse(path string, source []byte) (*Page, error) {
 	flush(len(source))
 	return page, nil
 }
+
+var envLine = regexp.MustCompile(`(?m)^<!-- env: ([A-Za-z0-9_ ]+) -->$`)
 
 func segments(segments *text.Segments, source []byte) []string {
 	var lines []string

@@ -6,17 +6,21 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"time"
+
+	"example.com/controllers/harness/environ"
 )
 
 // Player plays pages.
 type Player struct {
 	// Out is where the page is shown.
 	Out io.Writer
-	// Env is added to the environment of the page's commands.
+	// Env is added to the environment of the page's commands. Of the caller's own they get only what says how
+	// programs run on this machine, and the variables that the page names: see package environ.
 	Env []string
 	// Scratch is a directory for what the player has to write. The caller makes and removes it; when
 	// this process is killed, the guard does.
@@ -54,7 +58,11 @@ func (e *MismatchError) Error() string {
 func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error) {
 	start := time.Now()
 	defer func() { result.Duration = time.Since(start) }()
-	shell, err := startShell(page.Dir(), p.Scratch, p.Env)
+	env, err := environ.Isolated(filepath.Join(p.Scratch, "home"), page.Env...)
+	if err != nil {
+		return result, err
+	}
+	shell, err := startShell(page.Dir(), p.Scratch, append(env, p.Env...))
 	if err != nil {
 		return result, err
 	}

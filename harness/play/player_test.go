@@ -179,12 +179,19 @@ func TestBackground(t *testing.T) {
 	require.Equal(t, 2, strings.Count(screen, "bash | goodbye"), "it is asked to end when the page does")
 }
 
-func TestAPageDoesNotDependOnWhatTheCallerTurnedOn(t *testing.T) {
-	t.Setenv("KUBE_CACHE_MUTATION_DETECTOR", "true")
-	t.Setenv("CALLERS_OWN", "kept")
-	_, _, err := playText(t, t.Context(), play.Player{Env: []string{"KUBE_GIVEN=yes"}},
-		console("$ echo \"[$KUBE_CACHE_MUTATION_DETECTOR] $CALLERS_OWN $KUBE_GIVEN\"", "[] kept yes"))
+// A page's commands find neither the caller's clusters and accounts nor what the caller has turned on.
+func TestAPageGetsAnEnvironmentOfItsOwn(t *testing.T) {
+	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "OS_AUTH_URL", "KUBE_CACHE_MUTATION_DETECTOR", "NAMED", "NAMED_TOO"} {
+		t.Setenv(name, "the caller's")
+	}
+	home, err := os.UserHomeDir()
 	require.NoError(t, err)
+	screen, _, err := playText(t, t.Context(), play.Player{Env: []string{"GIVEN=yes"}},
+		"<!-- env: NAMED NAMED_TOO NOT_SET -->\nProse.\n"+
+			console("$ env | grep 'the caller' | sort", "NAMED=the caller's", "NAMED_TOO=the caller's", "$ echo $GIVEN", "yes",
+				"$ test \"$HOME\" != "+home+" && ls -A \"$HOME\"", "$ command -v sh", "..."))
+	require.NoError(t, err)
+	require.NotContains(t, screen, "<!--")
 }
 
 func TestCountsWhatItChecked(t *testing.T) {

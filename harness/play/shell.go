@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,6 +42,7 @@ done`
 
 // startShell starts the shell. dir is its working directory; scratch is a directory that the guard removes
 // if we are killed.
+// env is its whole environment.
 func startShell(dir, scratch string, env []string) (*shell, error) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -61,7 +61,7 @@ func startShell(dir, scratch string, env []string) (*shell, error) {
 		return nil, err
 	}
 	s.process.Dir = dir
-	s.process.Env = append(ownEnviron(), env...)
+	s.process.Env = env
 	s.process.ExtraFiles = []*os.File{reader}
 	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.alive, err = s.process.StdinPipe(); err != nil {
@@ -91,12 +91,6 @@ func startShell(dir, scratch string, env []string) (*shell, error) {
 		}
 	}()
 	return s, nil
-}
-
-// ownEnviron is our environment without what has client-go and kubectl do things differently
-// (KUBE_CACHE_MUTATION_DETECTOR, KUBE_FEATURE_…): a page says so itself where it wants that.
-func ownEnviron() []string {
-	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "KUBE_") })
 }
 
 // run runs a command and hands each line that it prints to each, as it comes. It returns the exit

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
@@ -124,7 +126,12 @@ func (s *Scenario) buildOutside(ctx context.Context, progress io.Writer) (map[st
 func (r *run) startOutside(ctx context.Context, name string, options apiproxy.Options) (*outside, error) {
 	o := &outside{Outside: r.scenario.Outside[name], name: name}
 	command := r.outsideCommands[name]
+	env, err := environ.Isolated(filepath.Join(r.scratch, r.namespace+"."+name+".home"), r.scenario.Env...)
+	if err != nil {
+		return nil, err
+	}
 	o.process = exec.Command(command[0], command[1:]...)
+	o.process.Env = env
 	o.process.Stderr = os.Stderr
 	o.process.SysProcAttr = ofOurs()
 	said, err := o.process.StdoutPipe()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ type controller struct {
 	env     []string
 	fail    chan<- string                            // is told that it ended by itself
 	excuse  func(status int, started time.Time) bool // says whether it may have, and is to be started again
+	started func()                                   // is called before each start; may be nil
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
@@ -44,6 +44,9 @@ func (c *controller) startLocked() error {
 	cmd.Stdout, cmd.Stderr = c, c
 	cmd.SysProcAttr = ofOurs()
 	cmd.WaitDelay = time.Second // for what it has started, which may have its output
+	if c.started != nil {
+		c.started()
+	}
 	started := time.Now()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
@@ -199,9 +202,11 @@ func shorten(line string) string {
 	return line
 }
 
-// environment is what the program gets: ours, and the mutation detector.
-func environment() []string {
-	return append(os.Environ(), "KUBE_CACHE_MUTATION_DETECTOR=true")
+// isRunning says whether the program runs, and nobody has asked it to end.
+func (c *controller) isRunning() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cmd != nil && !c.leaving
 }
 
 // awaitLeaving waits until somebody has asked the program to end.

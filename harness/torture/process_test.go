@@ -337,10 +337,10 @@ func TestLog(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Setenv("SHOP", "open")
 	p := &program{t: t, failed: make(chan string, 1)}
-	p.controller = &controller{command: []string{"/bin/sh", "-c", "echo $SHOP $KUBE_CACHE_MUTATION_DETECTOR"}, env: environment(),
+	p.controller = &controller{command: []string{"/bin/sh", "-c", "echo [$SHOP] $GIVEN"}, env: []string{"GIVEN=yes"},
 		fail: p.failed, excuse: func(int, time.Time) bool { return false }}
 	require.NoError(t, p.start())
-	require.Equal(t, "it ended by itself, with exit status 0: open true", p.fails())
+	require.Equal(t, "it ended by itself, with exit status 0: [] yes", p.fails())
 }
 
 func TestFound(t *testing.T) {

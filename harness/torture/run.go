@@ -25,6 +25,7 @@ import (
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
 )
@@ -99,6 +100,7 @@ type run struct {
 	outside    []*outside
 	recording  history.Memory
 	controller *controller
+	since      contact     // the controller's last start
 	failed     chan string // how the controller ended by itself
 	stopFault  string      // what was wrong when a fault told it to stop
 	stopping   sync.WaitGroup
@@ -127,9 +129,11 @@ func (r *runner) do(ctx context.Context, a *arena, plan Plan) (Outcome, observed
 	}
 	outcome.Missed = len(plan.Faults) > 0 && !slices.ContainsFunc(outcome.History.Requests, func(q history.Request) bool { return q.Fault != "" })
 	var v verdict
-	switch {
+	switch silent := (*SilentError)(nil); {
 	case ctx.Err() != nil:
 		return outcome, seen, context.Cause(ctx)
+	case errors.As(err, &silent):
+		return outcome, seen, silent
 	case errors.As(err, &v):
 		outcome.Verdict, outcome.Why = v.Verdict, v.why
 	case err != nil:
@@ -280,6 +284,9 @@ func (r *run) said(ctx context.Context) error {
 			return nil
 		}
 		if time.Since(begin) > r.scenario.Patience.Duration {
+			if err := r.silence(0); err != nil {
+				return err
+			}
 			return verdict{Lost, fmt.Sprintf("it does not say %q, %s after the last change", r.scenario.Says[missing], r.scenario.Patience.Duration)}
 		}
 		if err := r.pass(ctx, nil, look); err != nil {
@@ -301,7 +308,15 @@ func (r *run) launch(ctx context.Context) error {
 	} else {
 		upstream.QPS = 0 // client-go's own limit, as a controller has it
 	}
-	r.controller = &controller{env: environment(), fail: r.failed, excuse: r.excuse}
+	kubeconfig := filepath.Join(r.scratch, r.namespace+".kubeconfig")
+	env, err := environ.Isolated(filepath.Join(r.scratch, r.namespace+".home"), r.scenario.Env...)
+	if err != nil {
+		return err
+	}
+	r.controller = &controller{
+		env:  append(env, "KUBECONFIG="+kubeconfig, "KUBE_CACHE_MUTATION_DETECTOR=true"),
+		fail: r.failed, excuse: r.excuse, started: r.begin,
+	}
 	options := apiproxy.Options{
 		Upstream: upstream, Record: r.recording.Record, Faults: r.plan.Faults, Crash: r.arena.crash,
 		Kill: func() {
@@ -340,7 +355,6 @@ func (r *run) launch(ctx context.Context) error {
 			r.controller.env = append(r.controller.env, key+"="+strings.ReplaceAll(value, "{url}", o.proxy.URL()))
 		}
 	}
-	kubeconfig := filepath.Join(r.scratch, r.namespace+".kubeconfig")
 	if err := cluster.WriteKubeconfig(kubeconfig, r.proxy.Config(), r.namespace); err != nil {
 		return errors.Join(err, r.proxy.Stop(), r.stopOutside())
 	}
@@ -469,9 +483,9 @@ func (r *run) doAll(ctx context.Context, step Step) error {
 func (r *run) pass(ctx context.Context, changed <-chan struct{}, long time.Duration) error {
 	select {
 	case <-changed:
-		return nil
+		return r.silence(silenceLimit)
 	case <-time.After(long):
-		return nil
+		return r.silence(silenceLimit)
 	case why := <-r.failed:
 		return verdict{Died, why}
 	case <-ctx.Done():
@@ -556,6 +570,9 @@ func (r *run) converge(ctx context.Context, what string) error {
 			return err
 		}
 		if time.Since(begin) > r.scenario.Patience.Duration {
+			if err := r.silence(0); err != nil {
+				return err
+			}
 			return verdict{Lost, fmt.Sprintf("%s, %s after %s", within(broken, r.namespace), r.scenario.Patience.Duration, what)}
 		}
 		if err := r.pass(ctx, changed, 4*look); err != nil {

@@ -65,6 +65,10 @@ type Scenario struct {
 	// handle it. 0.
 	StopsWith int `json:"stopsWith,omitempty"`
 
+	// Env names variables of our environment that the controller, and the programs outside, get too. They get none
+	// of the others but those that say how programs run on this machine: see package environ.
+	Env []string `json:"env,omitempty"`
+
 	// MayExit is the status with which the controller may end by itself when it cannot even begin: when none of
 	// its requests since its start was answered well. Then it is started again, as by a Deployment. 0: it must not.
 	MayExit int `json:"mayExit,omitempty"`

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/machine"
 )
@@ -43,7 +44,11 @@ func start(program string, args []string, config *rest.Config, namespace, kubeco
 	}
 	defer null.Close()
 	cmd.ExtraFiles = []*os.File{null}
-	cmd.Env = append(os.Environ(), "NODE_NAME="+machine.Name(0))
+	env, err := environ.Isolated(kubeconfig + ".home")
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = append(env, "KUBECONFIG="+kubeconfig, "NODE_NAME="+machine.Name(0))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
 	c := &controller{guard: cmd, ended: make(chan struct{})}
 	if c.alive, err = cmd.StdinPipe(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"syscall"
 
+	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/guard"
 )
 
@@ -38,7 +39,11 @@ func start(log, kubeconfig string, env []string, fail func(error), path string, 
 	}
 	defer out.Close()
 	cmd.ExtraFiles = []*os.File{null}
-	cmd.Env = append(os.Environ(), env...)
+	isolated, err := environ.Isolated(kubeconfig + ".home")
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = append(append(isolated, "KUBECONFIG="+kubeconfig), env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
 	p := &program{guard: cmd, log: log, ended: make(chan struct{})}

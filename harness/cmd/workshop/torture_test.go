@@ -77,7 +77,7 @@ func TestTortureWrongInput(t *testing.T) {
 	r.write("broken.yaml", "resources: 7")
 	r.write("empty.yaml", "{}")
 	r.write("never.yaml", strings.Replace(watchPods, "says: [web]", "says: [never]\n", 1))
-	r.write("watch.yaml", watchPods)
+	r.write("watch.yaml", strings.Replace(watchPods, "patience: 10s", "patience: 3s", 1))
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -92,6 +92,7 @@ func TestTortureWrongInput(t *testing.T) {
 		"faults and seeds":        {[]string{"torture", "--scenario", "watch.yaml", "--fault", "delay=1s", "--seeds", "3", "--", "true"}, "give --fault or --seeds, not both"},
 		"a number too low":        {[]string{"torture", "--scenario", "watch.yaml", "--times", "0", "--", "true"}, "--times and --nodes must be 1 or more"},
 		"a controller that ends":  {[]string{"torture", "--scenario", "watch.yaml", "--", "false"}, "with nothing going wrong, the controller fails: died"},
+		"one that asks nothing":   {[]string{"torture", "--scenario", "watch.yaml", "--", "sh", "-c", "echo I wait; exec sleep 1000"}, "the controller has made no request through the proxy. It must use the kubeconfig that it is given"},
 		"one that does not do it": {append([]string{"torture", "--scenario", "never.yaml"}, r.kubectlWatch()[3:]...), `change lost: it does not say "never"`},
 	} {
 		t.Run(name, func(t *testing.T) {

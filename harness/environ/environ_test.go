@@ -1,0 +1,70 @@
+package environ
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// leads are variables that lead to a cluster or an account.
+var leads = []string{
+	"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBERNETES_MASTER", "KUBE_CONTEXT", "KUBE_FEATURE_X",
+	"OS_CLOUD", "OS_AUTH_URL", "OS_CLIENT_CONFIG_FILE", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "GOOGLE_APPLICATION_CREDENTIALS",
+	"CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR", "XDG_CONFIG_HOME", "DOCKER_HOST", "SSH_AUTH_SOCK", "WORKSHOP_KUBECONFIG", "HTTPS_PROXY",
+	"USE_EXISTING_CLUSTER",
+}
+
+func TestIsolated(t *testing.T) {
+	for _, name := range append(leads, "LC_ALL", "NAMED") {
+		t.Setenv(name, "the caller's")
+	}
+	t.Setenv("HOME", "the caller's")
+	home := filepath.Join(t.TempDir(), "new", "home")
+	env, err := Isolated(home, "NAMED", "NOT_SET")
+	require.NoError(t, err)
+	require.DirExists(t, home)
+	names := []string{}
+	for _, variable := range env {
+		name, value, _ := strings.Cut(variable, "=")
+		names = append(names, name)
+		if value == "the caller's" {
+			require.Contains(t, []string{"LC_ALL", "NAMED"}, name)
+		}
+	}
+	require.Contains(t, env, "HOME="+home)
+	require.Contains(t, env, "PATH="+os.Getenv("PATH"))
+	require.Contains(t, env, "NAMED=the caller's")
+	require.Contains(t, env, "LC_ALL=the caller's")
+	require.NotContains(t, names, "NOT_SET")
+
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err = Isolated(filepath.Join(file, "home"))
+	require.ErrorContains(t, err, "make a home directory for a program: ")
+}
+
+// An isolated go command goes on with the same caches.
+func TestGoCommand(t *testing.T) {
+	settings, err := GoCommand(t.Context())
+	require.NoError(t, err)
+	isolated, err := Isolated(t.TempDir())
+	require.NoError(t, err)
+	ask := func(env []string) string {
+		cmd := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOENV", "GOFLAGS", "GOMODCACHE", "GOPATH", "GOPROXY", "GOTOOLCHAIN")
+		cmd.Env = env
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		return string(out)
+	}
+	require.Equal(t, ask(os.Environ()), ask(slices.Concat(isolated, settings)))
+
+	t.Setenv("PATH", t.TempDir())
+	settings, err = GoCommand(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, settings)
+}
