@@ -2,7 +2,12 @@ package conformance_test
 
 import (
 	"context"
+	"crypto/sha512"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -294,4 +299,40 @@ func TestIdleWatchGetsABookmark(t *testing.T) {
 	event := next()
 	require.Equal(t, watch.Bookmark, event.Type, "%v", event.Object)
 	require.NotEmpty(t, event.Object.(*corev1.ConfigMap).ResourceVersion)
+}
+
+// The URLs in the list of OpenAPI documents end in hashes of the documents, so that clients can keep them.
+func TestOpenAPIDocuments(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	client := w.client.Discovery().RESTClient()
+
+	text, err := client.Get().AbsPath("/openapi/v3").DoRaw(t.Context())
+	require.NoError(t, err)
+	var list struct {
+		Paths map[string]struct {
+			ServerRelativeURL string `json:"serverRelativeURL"`
+		} `json:"paths"`
+	}
+	require.NoError(t, json.Unmarshal(text, &list))
+	for name, schema := range map[string]string{
+		"api/v1":                         "io.k8s.api.core.v1.Pod",
+		"apis/apps/v1":                   "io.k8s.api.apps.v1.Deployment",
+		"apis/apiextensions.k8s.io/v1":   "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+		"apis/apiregistration.k8s.io/v1": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIService",
+	} {
+		location, err := url.Parse(list.Paths[name].ServerRelativeURL)
+		require.NoError(t, err)
+		require.Equal(t, "/openapi/v3/"+name, location.Path)
+		hash := location.Query().Get("hash")
+		require.NotEmpty(t, hash, name)
+		text, err := client.Get().AbsPath(location.Path).Param("hash", hash).DoRaw(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, string(text), strconv.Quote(schema)+":{", name)
+		require.Equal(t, hash, fmt.Sprintf("%X", sha512.Sum512(text)), name)
+	}
+
+	text, err = client.Get().AbsPath("/openapi/v2").SetHeader("Accept", "application/json").DoRaw(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"io.k8s.api.apps.v1.Deployment":{`)
 }

@@ -57,6 +57,7 @@ func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraAr
 	if err := bootstrapWithoutDelay(config.KubeAPIs.ControlPlane.Generic); err != nil {
 		return err
 	}
+	openAPI := newOpenAPI(config.KubeAPIs.ControlPlane.Generic, &config.Aggregator.GenericConfig.Config)
 	ready, err := config.Complete()
 	if err != nil {
 		return fmt.Errorf("kube-apiserver config: %w", err)
@@ -65,6 +66,12 @@ func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraAr
 	if err != nil {
 		return fmt.Errorf("create kube-apiserver: %w", err)
 	}
+	// The chain: the aggregator, the server of the built-in resources, the one of custom resources.
+	builtIn, ok := chain.GenericAPIServer.NextDelegate().(*genericapiserver.GenericAPIServer)
+	if !ok {
+		return fmt.Errorf("create kube-apiserver: the aggregator delegates to a %T", chain.GenericAPIServer.NextDelegate())
+	}
+	openAPI.install(builtIn, config.KubeAPIs.ControlPlane.Generic)
 	prepared, err := chain.PrepareRun()
 	if err != nil {
 		return fmt.Errorf("prepare kube-apiserver: %w", err)
