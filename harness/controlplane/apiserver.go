@@ -14,8 +14,8 @@ import (
 )
 
 // runAPIServer serves the Kubernetes API on ln until ctx ends. extraArgs are kube-apiserver flags
-// that come after, and so win over, the ones set here.
-func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraArgs []string) error {
+// that come after, and so win over, the ones set here. database is closed when etcd is up.
+func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraArgs []string, database <-chan struct{}) error {
 	opts := options.NewServerRunOptions()
 	args := append([]string{
 		"--etcd-servers=" + etcdClientSocket,
@@ -61,6 +61,11 @@ func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraAr
 	ready, err := config.Complete()
 	if err != nil {
 		return fmt.Errorf("kube-apiserver config: %w", err)
+	}
+	select {
+	case <-database:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	chain, err := app.CreateServerChain(ready)
 	if err != nil {

@@ -132,12 +132,9 @@ func serve(s settings, out io.Writer) error {
 	return err
 }
 
-// run starts the components in the order of their needs, says when the cluster is ready, and
-// returns when ctx ends or a component fails.
+// run starts the components, each as soon as what it needs is there, says when the cluster is ready,
+// and returns when ctx ends or a component fails.
 func run(ctx context.Context, s settings, dir string, out io.Writer) error {
-	if _, err := startEtcd(ctx, dir, !s.ephemeral); err != nil {
-		return err
-	}
 	files, err := ensurePKI(dir)
 	if err != nil {
 		return err
@@ -174,7 +171,17 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 			return fmt.Errorf("%s ended by itself", name)
 		})
 	}
-	component("kube-apiserver", func() error { return runAPIServer(ctx, listener, files, s.apiServerFlags) })
+	database := make(chan struct{})
+	work.Go(func() error {
+		if _, err := startEtcd(ctx, dir, !s.ephemeral); err != nil {
+			return err
+		}
+		close(database)
+		return nil
+	})
+	component("kube-apiserver", func() error {
+		return runAPIServer(ctx, listener, files, s.apiServerFlags, database)
+	})
 	added := make(chan struct{})
 	work.Go(func() error {
 		if err := addMachines(ctx, client, s.nodes); err != nil {
