@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/testinput"
 )
 
 // isGenerated says which files of the lesson "make generate" writes.
@@ -22,6 +24,7 @@ func isGenerated(path string) bool {
 // files returns the contents of the lesson's files, by path, without the exercises.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
+	testinput.Declare(dir)
 	all := map[string]string{}
 	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -76,6 +79,7 @@ func TestGenerated(t *testing.T) {
 
 // The page says of each marker what comes of it.
 func TestMarkersAreExplained(t *testing.T) {
+	testinput.Declare("../README.md", "../apis")
 	page, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
 	files, err := filepath.Glob("../apis/samplecrd/v1/*.go")

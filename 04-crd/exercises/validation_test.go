@@ -16,6 +16,7 @@ import (
 	typed "example.com/controllers/crd/generated/clientset/versioned/typed/samplecrd/v1"
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/testinput"
 )
 
 const definition = "../manifests/samplecrd.k8s.io_networks.yaml"
@@ -23,6 +24,7 @@ const definition = "../manifests/samplecrd.k8s.io_networks.yaml"
 // newClient returns a client for Networks in a namespace of the test's own.
 func newClient(t *testing.T) (*clustertest.Env, typed.NetworkInterface) {
 	t.Helper()
+	testinput.Declare(definition, "../example-network.yaml")
 	env := clustertest.New(t)
 	env.Kubectl("apply", "--filename", definition)
 	env.Kubectl("wait", "--for=condition=Established", "--timeout=30s", "--filename", definition)

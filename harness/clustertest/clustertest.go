@@ -25,6 +25,7 @@ import (
 	"example.com/controllers/harness/lesson"
 	"example.com/controllers/harness/manifest"
 	"example.com/controllers/harness/play"
+	"example.com/controllers/harness/testinput"
 )
 
 // hangs is how long anything may take that is waited for. It is no expectation, only an end.
@@ -103,6 +104,7 @@ func (e *Env) kubectl(ctx context.Context, stdin, scratch string, args ...string
 // and removes at the end what they made outside of it.
 func (e *Env) Install(manifests string) {
 	e.t.Helper()
+	testinput.Declare(manifests)
 	dir := e.t.TempDir()
 	if err := manifest.Overlay(dir, e.Namespace, manifests); err != nil {
 		e.t.Fatal(err)
@@ -137,6 +139,7 @@ func (e *Env) Eventually(what string, check func(context.Context) string) {
 // because pages read the API server's metrics. The test's TestMain must call guard.Main.
 func PlayLesson(t testing.TB, dir string) {
 	t.Helper()
+	testinput.Declare(dir)
 	ctx := t.Context()
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 3, Progress: os.Stderr})
 	if err != nil {

@@ -17,13 +17,15 @@ import (
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/environ"
+	"example.com/controllers/harness/testinput"
 )
 
 // BuildProgram builds a main package with what the module in dir requires, and returns the path of the binary.
 func BuildProgram(t testing.TB, dir, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, pkg)
+	testinput.Declare(dir)
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s", "-o", path, pkg)
 	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", pkg, err, out)

@@ -21,7 +21,9 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/proc"
+	"example.com/controllers/harness/testinput"
 )
 
 // Program is a main package of a module of this repository.
@@ -52,6 +54,17 @@ func CacheDir() (string, error) {
 		return "", fmt.Errorf("find a directory for builds: %w; set WORKSHOP_CACHE to one", err)
 	}
 	return filepath.Join(base, "controllers-workshop"), nil
+}
+
+// Env returns what the commands of an isolated environment (package environ) need to find our builds, and those of the
+// go command, instead of making them again below their own HOME.
+func Env(ctx context.Context) ([]string, error) {
+	dir, err := CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	env, err := environ.GoCommand(ctx)
+	return append(env, "WORKSHOP_CACHE="+dir), err
 }
 
 // Build returns the path of the program's binary and builds it first if it has to. What it is doing
@@ -145,8 +158,12 @@ func (p Program) key(environment string) (string, error) {
 	for _, source := range p.Sources {
 		root := filepath.Join(p.Dir, source)
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".md") {
+			if err != nil || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".md") {
 				return err
+			}
+			testinput.DeclareOnly(path) // a test that runs the program depends on it
+			if entry.IsDir() {
+				return nil
 			}
 			text, err := os.ReadFile(path)
 			if err != nil {

@@ -29,7 +29,7 @@ import (
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
-	"example.com/controllers/harness/environ"
+	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/play"
 )
@@ -45,6 +45,9 @@ type Lesson struct {
 
 // Name returns the name of the lesson's directory.
 func (l Lesson) Name() string { return filepath.Base(l.Dir) }
+
+// Page reads the lesson's page.
+func (l Lesson) Page() (*play.Page, error) { return play.Read(filepath.Join(l.Dir, "README.md")) }
 
 var directory = regexp.MustCompile(`^(\d\d)-`)
 
@@ -101,6 +104,8 @@ type Stage struct {
 
 	// Workshop is the path of the workshop's command, which pages may use; "" if there is none.
 	Workshop string
+	// Page is what [Stage.Play] plays; if it is nil, the lesson's page.
+	Page *play.Page
 
 	client  kubernetes.Interface
 	scratch string
@@ -203,9 +208,11 @@ func inTheWay(namespace *corev1.Namespace) string {
 // Play plays the lesson's page, and returns what was asked of the API server meanwhile. The player's Env
 // and Scratch are set here.
 func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Result, asked *history.History, err error) {
-	page, err := play.Read(filepath.Join(s.Lesson.Dir, "README.md"))
-	if err != nil {
-		return play.Result{}, nil, err
+	page := s.Page
+	if page == nil {
+		if page, err = s.Lesson.Page(); err != nil {
+			return play.Result{}, nil, err
+		}
 	}
 	upstream, err := s.Cluster.Config()
 	if err != nil {
@@ -223,11 +230,11 @@ func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Resul
 		return play.Result{}, nil, err
 	}
 	player.Scratch = s.scratch
-	goCommand, err := environ.GoCommand(ctx)
+	builds, err := gobuild.Env(ctx)
 	if err != nil {
 		return play.Result{}, nil, err
 	}
-	player.Env = slices.Concat(goCommand, here.Env(s.scratch), player.Env)
+	player.Env = slices.Concat(builds, here.Env(s.scratch), player.Env)
 	if s.Workshop != "" {
 		path := []string{filepath.Dir(s.Workshop), os.Getenv("PATH")}
 		if here.Kubectl != "" {

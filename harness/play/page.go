@@ -43,6 +43,8 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/text"
+
+	"example.com/controllers/harness/testinput"
 )
 
 // Page is a page that can be played.
@@ -83,6 +85,7 @@ func (p *Page) Dir() string { return filepath.Dir(p.Path) }
 
 // Read reads a page and checks the code that it quotes.
 func Read(path string) (*Page, error) {
+	testinput.Declare(path)
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -221,6 +224,7 @@ func side(diff []string, sign string) []string {
 // quoted checks that lines stand in the file, in order and without gaps but those that "..." stands
 // for.
 func quoted(dir, file string, lines []string) error {
+	testinput.Declare(filepath.Join(dir, file))
 	source, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return fmt.Errorf("the page quotes %s: %w", file, err)

@@ -20,6 +20,7 @@ import (
 
 	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/oracle"
+	"example.com/controllers/harness/testinput"
 )
 
 // Scenario is what a controller is put through, and what may be expected of it. It is a YAML file.
@@ -154,6 +155,7 @@ type Patch struct {
 
 // Read reads a scenario.
 func Read(file string) (*Scenario, error) {
+	testinput.Declare(file)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the scenario: %w", err)
@@ -207,6 +209,7 @@ func (s *Scenario) check() error {
 		}
 	}
 	for _, manifest := range s.Manifests {
+		testinput.Declare(s.file(manifest))
 		if _, err := os.Stat(s.file(manifest)); err != nil {
 			return fmt.Errorf("manifests: %w", err)
 		}

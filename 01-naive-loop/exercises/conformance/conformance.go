@@ -22,6 +22,7 @@ import (
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/testinput"
 )
 
 // Subject is what the suite is run against.
@@ -88,6 +89,7 @@ func newScene(t *testing.T, subject Subject, known bool) *scene {
 		s.patience = 5 * time.Second // it is no surprise, so there is no need to wait for a slow machine
 	}
 	s.Install(subject.Manifests)
+	testinput.Declare(subject.Frontend)
 	s.Kubectl("apply", "-f", subject.Frontend)
 	s.Kubectl("rollout", "status", "deployment/frontend")
 

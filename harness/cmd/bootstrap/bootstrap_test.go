@@ -16,6 +16,7 @@ import (
 	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/play"
+	"example.com/controllers/harness/testinput"
 )
 
 func TestMain(m *testing.M) {
@@ -29,9 +30,15 @@ func TestREADME(t *testing.T) {
 	require.NoError(t, err)
 	page, err := play.Read(filepath.Join(root, "README.md"))
 	require.NoError(t, err)
+	for _, input := range []string{"README.md", "Makefile", "01-naive-loop"} {
+		testinput.Declare(filepath.Join(root, input))
+	}
+	_, err = gobuild.Build(t.Context(), gobuild.Workshop(filepath.Join(root, "harness")), os.Stderr) // make's, and an input
+	require.NoError(t, err)
+	env, err := gobuild.Env(t.Context())
+	require.NoError(t, err)
 	var screen bytes.Buffer
-	player := play.Player{Out: &screen, Scratch: t.TempDir(), Limit: 10 * time.Minute,
-		Env: []string{"MAKEFLAGS=", "MAKELEVEL=", "CGO_ENABLED=0"}}
+	player := play.Player{Out: &screen, Scratch: t.TempDir(), Limit: 10 * time.Minute, Env: append(env, "CGO_ENABLED=0")}
 	_, err = player.Play(t.Context(), page)
 	require.NoError(t, err, "%s", screen.String())
 }
