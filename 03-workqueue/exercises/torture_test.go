@@ -10,7 +10,10 @@ import (
 // The controller as it is lives through faults that are drawn at random. Of some that are not as it is,
 // torture says why.
 func TestTorture(t *testing.T) {
-	torturetest.Require(t, torture.Options{Seed: 1, Seeds: 8}, "lost-retry,sigterm-goes-nowhere")
+	torturetest.Require(t, torture.Options{Seed: 1, Seeds: 8}, map[string]string{
+		"lost-retry":       "verb=delete,resource=pods,refuse=500,for=6s",
+		"stop-is-an-error": "",
+	})
 }
 
 func TestTheCatalogueCanBeRead(t *testing.T) {

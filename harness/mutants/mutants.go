@@ -54,7 +54,11 @@ type Options struct {
 	// Scenario has the controller without bugs.
 	Scenario *torture.Scenario
 	Mutants  []Mutant
-	// AtOnce is how many of them there are at a time, at least 1.
+	// Baseline is what is known of the scenario's controller; nil: it is found out first.
+	Baseline *torture.Baseline
+	// Plans are those that show a mutant, by its name. For a mutant that is not among them, all are tried.
+	Plans map[string]torture.Plan
+	// AtOnce is how many of them there are at a time; 0 for what the machine allows.
 	AtOnce int
 	// Replays is how often the plan that finds a mutant is run again, to see whether the verdict is the same.
 	Replays  int
@@ -82,12 +86,27 @@ func RunOn(ctx context.Context, ring *torture.Ring, o Options) ([]Result, error)
 	if err != nil {
 		return nil, err
 	}
+	if o.AtOnce == 0 {
+		o.AtOnce = max(1, torture.Capacity()/runsEach)
+	}
+	if o.Baseline == nil {
+		if o.Baseline, err = ring.Learn(ctx, torture.Options{Scenario: o.Scenario, Command: command(o.Scenario, reference)}); err != nil {
+			return nil, err
+		}
+	}
 	return o.judgeAll(ctx, func(ctx context.Context, m Mutant) (Result, error) {
 		program, err := build(ctx, o.Scenario, scratch, m)
 		if err != nil {
 			return Result{}, err
 		}
-		return judge(ctx, ring, o.Scenario, reference, program, m, o.Replays)
+		options := torture.Options{
+			Scenario: o.Scenario, Command: command(o.Scenario, program), Reference: command(o.Scenario, reference), Baseline: o.Baseline,
+			FirstOnly: true, Most: mostPlans, Parallel: runsEach, Progress: io.Discard,
+		}
+		if plan, ok := o.Plans[m.Name]; ok {
+			options.Plans = []torture.Plan{plan}
+		}
+		return judge(ctx, ring, options, m, o.Replays)
 	})
 }
 
@@ -173,7 +192,7 @@ func build(ctx context.Context, scenario *torture.Scenario, scratch string, m Mu
 	if err := copySources(scenario.Source(), dir); err != nil {
 		return "", fmt.Errorf("copy the controller: %w", err)
 	}
-	commands := [][]string{{"go", "build", "-o", "controller", scenario.Controller.Package}}
+	commands := [][]string{{"go", "build", "-ldflags=-s", "-o", "controller", scenario.Controller.Package}}
 	if m.patch != "" {
 		commands = append([][]string{{"git", "apply", m.patch}}, commands...)
 	}
@@ -226,13 +245,12 @@ func command(scenario *torture.Scenario, program string) []string {
 // mostPlans is how many plans a mutant has to survive. It is some of each kind.
 const mostPlans = 200
 
+// runsEach is how many runs of one mutant there are at a time.
+const runsEach = 6
+
 // judge puts a mutant to torture until something is found, and runs what found it again.
-func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, reference, program string, m Mutant, replays int) (Result, error) {
+func judge(ctx context.Context, ring *torture.Ring, options torture.Options, m Mutant, replays int) (Result, error) {
 	begin := time.Now()
-	options := torture.Options{
-		Scenario: scenario, Command: command(scenario, program), Reference: command(scenario, reference), FirstOnly: true,
-		Most: mostPlans, Parallel: 6, Progress: io.Discard,
-	}
 	found, err := ring.Run(ctx, options)
 	if err != nil {
 		return Result{}, fmt.Errorf("mutant %s: %w", m.Name, err)
@@ -248,7 +266,7 @@ func judge(ctx context.Context, ring *torture.Ring, scenario *torture.Scenario, 
 	if replays == 0 || len(options.Faults) == 0 { // it was found without any
 		return r, nil
 	}
-	options.FirstOnly, options.Most, options.Times = false, 0, replays
+	options.FirstOnly, options.Most, options.Plans, options.Times = false, 0, nil, replays
 	again, err := ring.Run(ctx, options)
 	if err != nil {
 		return Result{}, fmt.Errorf("mutant %s, again: %w", m.Name, err)

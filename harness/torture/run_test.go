@@ -186,7 +186,7 @@ func TestParallel(t *testing.T) {
 		options Options
 		want    int
 	}{
-		"what suits":                      {Options{Scenario: &Scenario{}}, 12},
+		"what suits":                      {Options{Scenario: &Scenario{}}, Capacity()},
 		"what is asked for":               {Options{Scenario: &Scenario{}, Parallel: 3}, 3},
 		"there is one namespace":          {Options{Scenario: &Scenario{Namespace: "shop"}}, 1},
 		"there is one namespace, for all": {Options{Scenario: &Scenario{Namespace: "shop"}, Parallel: 3}, 1},

@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/shirou/gopsutil/v4/mem"
 	"golang.org/x/sync/errgroup"
 
 	"example.com/controllers/harness/apiproxy"
@@ -33,6 +35,10 @@ type Options struct {
 	Command []string
 	// Reference, if there is one, is the controller that shows what is right, in place of Command itself.
 	Reference []string
+	// Baseline is what [Ring.Learn] has found out about Reference, or Command. It is found out first if it is nil.
+	Baseline *Baseline
+	// Plans, if there are any, are the only ones.
+	Plans []Plan
 	// Faults, if there are any, are the only plan, run Times times.
 	Faults []apiproxy.Fault
 	Times  int
@@ -40,7 +46,7 @@ type Options struct {
 	// for each fault that is possible.
 	Seed  uint64
 	Seeds int
-	// Parallel is how many runs there are at a time; 0 for a number that suits the machine.
+	// Parallel is how many runs there are at a time; 0 for [Capacity].
 	Parallel int
 	// FirstOnly ends it at the first failure.
 	FirstOnly bool
@@ -161,21 +167,35 @@ func (r *Ring) runAlone(ctx context.Context, do func(*arena) (Outcome, error)) (
 	return outcome, errors.Join(err, r.crashErr)
 }
 
-// Run is Run on these control planes. It may be called by several goroutines.
-func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
-	begin := time.Now()
-	if o.Progress == nil {
-		o.Progress = io.Discard
+// Baseline is what is right: what was seen in runs in which nothing goes wrong.
+type Baseline struct {
+	want    observed
+	history *history.History
+}
+
+// Learn runs the scenario with nothing going wrong, and returns what came of it. It serves all controllers that
+// should do the same.
+func (r *Ring) Learn(ctx context.Context, o Options) (*Baseline, error) {
+	if o.Reference == nil {
+		o.Reference = o.Command
 	}
-	command, err := found(o.Command)
+	t, err := r.prepare(ctx, o, o.Reference)
 	if err != nil {
 		return nil, err
 	}
+	return t.learn(ctx, r.shared)
+}
+
+// prepare makes a runner for a command.
+func (r *Ring) prepare(ctx context.Context, o Options, command []string) (*runner, error) {
 	t := &runner{ring: r, scenario: o.Scenario, scratch: r.shared.cluster.Dir()}
-	if command, err = pinned(command, t.scratch); err != nil {
+	command, err := found(command)
+	if err != nil {
 		return nil, err
 	}
-	t.command = command
+	if t.command, err = pinned(command, t.scratch); err != nil {
+		return nil, err
+	}
 	if t.rules, err = o.Scenario.compile(); err != nil {
 		return nil, err
 	}
@@ -190,17 +210,27 @@ func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
 			return nil, err
 		}
 	}
-	report = &Report{}
-	fmt.Fprintln(o.Progress, "torture: two runs in which nothing goes wrong, to see what is right")
-	if o.Reference != nil {
-		if t.command, err = found(o.Reference); err != nil {
+	return t, nil
+}
+
+// Run is Run on these control planes. It may be called by several goroutines.
+func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
+	begin := time.Now()
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	t, err := r.prepare(ctx, o, o.Command)
+	if err != nil {
+		return nil, err
+	}
+	if o.Baseline == nil {
+		fmt.Fprintln(o.Progress, "torture: two runs in which nothing goes wrong, to see what is right")
+		if o.Baseline, err = r.Learn(ctx, o); err != nil {
 			return nil, err
 		}
 	}
-	if report.Undisturbed, err = t.undisturbed(ctx, r.shared); err != nil {
-		return nil, err
-	}
-	t.command = command
+	t.want = o.Baseline.want
+	report = &Report{Undisturbed: o.Baseline.history}
 	plans := o.plans(report.Undisturbed)
 	var together, alone []Plan
 	for _, plan := range plans {
@@ -264,7 +294,7 @@ func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
 		return nil
 	})
 	err = group.Wait()
-	if err == nil && !o.FirstOnly && len(o.Faults) == 0 {
+	if err == nil && !o.FirstOnly && len(o.Faults) == 0 && len(o.Plans) == 0 {
 		fmt.Fprintf(o.Progress, "torture: one plan of each of %d causes once more\n", len(report.Groups()))
 		err = r.confirm(ctx, t, report)
 	}
@@ -343,8 +373,8 @@ func pinned(command []string, scratch string) ([]string, error) {
 	return append([]string{pin}, command[1:]...), nil
 }
 
-// undisturbed learns from two runs what is right.
-func (r *runner) undisturbed(ctx context.Context, a *arena) (*history.History, error) {
+// learn learns from two runs what is right.
+func (r *runner) learn(ctx context.Context, a *arena) (*Baseline, error) {
 	var outcomes [2]Outcome
 	var seen [2]observed
 	var group errgroup.Group
@@ -379,8 +409,7 @@ func (r *runner) undisturbed(ctx context.Context, a *arena) (*history.History, e
 		return nil, &UndisturbedError{Different, "two runs in which nothing goes wrong write differently: " + tooMuch + tooLittle +
 			"; if that may be, the scenario has to say so under mayDiffer.writes"}
 	}
-	r.want = seen[0]
-	return outcomes[0].History, nil
+	return &Baseline{want: seen[0], history: outcomes[0].History}, nil
 }
 
 // alone says whether there may be only one run at a time.
@@ -394,6 +423,9 @@ func tail(log string) string {
 }
 
 func (o Options) plans(undisturbed *history.History) []Plan {
+	if len(o.Plans) > 0 {
+		return o.Plans
+	}
 	if len(o.Faults) > 0 {
 		var plans []Plan
 		for range max(1, o.Times) {
@@ -426,7 +458,18 @@ func (o Options) parallel() int {
 	case o.Parallel > 0:
 		return o.Parallel
 	}
-	return 12
+	return Capacity()
+}
+
+// Capacity is how many runs this machine takes at a time. A run mostly waits, so there may be several for each
+// processor; each has a controller of its own, which needs memory.
+func Capacity() int {
+	const perProcessor, memory = 6, 200 << 20 // bytes
+	runs := perProcessor * runtime.GOMAXPROCS(0)
+	if free, err := mem.VirtualMemory(); err == nil {
+		runs = min(runs, int(free.Available/memory))
+	}
+	return max(2, runs)
 }
 
 // progress says how far it is.

@@ -3,18 +3,24 @@
 package torturetest
 
 import (
+	"errors"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/mutants"
 	"example.com/controllers/harness/torture"
 )
 
-// Require puts the controller to torture with these plans, in which it must do well, and then some mutants, by their
-// names with commas between them, which must be found. It is left out by "go test -short".
-func Require(t *testing.T, plans torture.Options, names string) {
+// Require puts the controller to torture with these plans, in which it must do well, and some mutants, which must be
+// found. For each of these, by its name, there is the fault that shows it, "" for none. It is left out by "go test -short".
+func Require(t *testing.T, plans torture.Options, shows map[string]string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it takes more than a minute")
@@ -22,22 +28,37 @@ func Require(t *testing.T, plans torture.Options, names string) {
 	t.Parallel()
 	scenario, err := torture.Read("torture/scenario.yaml")
 	require.NoError(t, err)
-	broken, err := mutants.Read("mutants", names)
+	broken, err := mutants.Read("mutants", strings.Join(slices.Sorted(maps.Keys(shows)), ","))
 	require.NoError(t, err)
+	of := map[string]torture.Plan{}
+	for name, text := range shows {
+		of[name] = torture.Plan{Kind: "undisturbed"}
+		if text != "" {
+			fault, err := apiproxy.ParseFault(text)
+			require.NoError(t, err)
+			of[name] = torture.Plan{Kind: text, Faults: []apiproxy.Fault{fault}}
+		}
+	}
 	command, err := scenario.Build(t.Context(), os.Stderr)
 	require.NoError(t, err)
 	ring, err := torture.Open(t.Context(), 6, os.Stderr)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ring.Close()) }()
-	plans.Scenario, plans.Command, plans.Parallel, plans.Progress = scenario, command, 6, os.Stderr
-	report, err := ring.Run(t.Context(), plans)
+	plans.Scenario, plans.Command, plans.Progress = scenario, command, os.Stderr
+	plans.Baseline, err = ring.Learn(t.Context(), plans)
 	require.NoError(t, err)
+	var group errgroup.Group
+	var results []mutants.Result
+	group.Go(func() (err error) {
+		results, err = mutants.RunOn(t.Context(), ring, mutants.Options{Scenario: scenario, Mutants: broken, Baseline: plans.Baseline, Plans: of, Progress: os.Stderr})
+		return err
+	})
+	report, err := ring.Run(t.Context(), plans)
+	require.NoError(t, errors.Join(err, group.Wait()))
 	require.NotEmpty(t, report.Outcomes)
 	for _, failure := range report.Failures() {
 		t.Errorf("the controller as it is: %s: %s: %s (%s)", failure.Plan.Kind, failure.Verdict, failure.Why, failure.Plan)
 	}
-	results, err := mutants.RunOn(t.Context(), ring, mutants.Options{Scenario: scenario, Mutants: broken, AtOnce: 2, Progress: os.Stderr})
-	require.NoError(t, err)
 	require.Len(t, results, len(broken))
 	for _, r := range results {
 		require.True(t, r.Caught(), "%s", r)

@@ -28,8 +28,8 @@ a patch has these lines, and an empty one:
 The exit status is 1 if a bug was not found, or for another reason.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.AtOnce < 1 || o.Replays < 0 {
-				return errors.New("--at-once must be 1 or more, --replay 0 or more")
+			if o.AtOnce < 0 || o.Replays < 0 {
+				return errors.New("--at-once and --replay must be 0 or more")
 			}
 			if o.Scenario, err = torture.Read(scenario); err != nil {
 				return err
@@ -51,7 +51,7 @@ The exit status is 1 if a bug was not found, or for another reason.`,
 	flags.StringVar(&scenario, "scenario", "", "file of the scenario")
 	flags.StringVar(&dir, "mutants", "", "directory of the patches")
 	flags.StringVar(&only, "only", "", "names of patches with commas between them; all without it")
-	flags.IntVar(&o.AtOnce, "at-once", 3, "how many are put to torture at a time")
+	flags.IntVar(&o.AtOnce, "at-once", 0, "how many are put to torture at a time; 0: what the machine's processors and memory allow")
 	flags.IntVar(&o.Replays, "replay", 0, "how many times the plan that finds a bug is run again, to see whether the verdict is the same")
 	flags.BoolVar(&guarded, "guarded", false, "")
 	_ = flags.MarkHidden("guarded")

@@ -65,7 +65,7 @@ a Go program to build and run. Its fields are documented in harness/torture/scen
 	flags.Uint64Var(&f.seed, "seed", 1, "first seed of --seeds")
 	flags.IntVar(&f.seeds, "seeds", 0, "run so many plans of two or three faults each, drawn at random; 0: one plan for each possible fault")
 	flags.IntVar(&f.most, "most", 0, "run so many plans at most, the first of each kind before the second; 0: all")
-	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what suits")
+	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what the machine's processors and memory allow")
 	flags.IntVar(&f.nodes, "nodes", 6, "number of simulated nodes")
 	flags.BoolVar(&f.first, "first", false, "end with the first failure")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
