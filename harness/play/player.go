@@ -53,6 +53,16 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("%s: %s\n  $ %s\n%s", e.Where, e.Reason, e.Command, indent(e.Diff))
 }
 
+// Introduce shows what stands before the first command of a page, and takes it off the page. It is for the time in
+// which nothing can be played yet.
+func (p *Player) Introduce(page *Page) {
+	screen := newScreen(p.Out)
+	for len(page.Parts) > 0 && page.Parts[0].Prose != "" {
+		screen.prose(page.Parts[0].Prose)
+		page.Parts = page.Parts[1:]
+	}
+}
+
 // Play plays a page from top to bottom. Whatever happens, nothing that it started is left when it
 // returns. The program must call [guard.Main] first thing.
 func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error) {

@@ -70,7 +70,14 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	page, err := l.Page()
+	if err != nil {
+		return err
+	}
 	input := bufio.NewReader(os.Stdin)
+	player := play.Player{Out: os.Stdout}
+	// The first time, the control plane has to be built, which takes minutes. There is something to read meanwhile.
+	player.Introduce(page)
 
 	start := time.Now()
 	c, scratch, closeCluster, err := openCluster(ctx, root, f)
@@ -107,7 +114,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if stage.Workshop, err = os.Executable(); err != nil {
 		return err
 	}
-	player := play.Player{Out: os.Stdout}
+	stage.Page = page
 	if f.step {
 		player.BeforeCommand = func(ctx context.Context) error { return waitForEnter(ctx, input) }
 	}
