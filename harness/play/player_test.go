@@ -133,8 +133,9 @@ func TestShowsWhatIsWrong(t *testing.T) {
 		"a background command that is no command": {
 			console("$ if &"), "bash does not take the command"},
 		"a background command that ends by itself": {
+			// It may be noticed before the next command, or during it.
 			console("$ sh -c 'echo last words; exit 7' &", "sh | last words", "$ sleep 300"),
-			"sh ended by itself, with exit status 7\n  $ sleep 300\n    the last lines of its log:\n    last words"},
+			"\n    the last lines of its log:\n    last words"},
 		"a background command that is killed before it says what it should": {
 			console("$ sleep 300 &", "$ kill -9 %1", "$ true", "sleep | never"),
 			"sleep was ended before it logged what the page says"},
@@ -149,12 +150,21 @@ func TestShowsWhatIsWrong(t *testing.T) {
 }
 
 func TestWaitsNoLongerThanTheLimit(t *testing.T) {
-	player := play.Player{Limit: 500 * time.Millisecond}
-	_, _, err := playText(t, t.Context(), player, console("$ echo so far; sleep 300"))
-	require.ErrorContains(t, err, "the command has not ended after 500ms\n  $ echo so far; sleep 300\n    so far")
-	_, _, err = playText(t, t.Context(), player, console("$ sh -c 'echo one; exec sleep 300' &", "sh | two"))
-	require.ErrorContains(t, err, "the log of sh has no such line after 500ms")
-	require.ErrorContains(t, err, "- sh | two\n    the last lines of it:\n    one")
+	// What the command has printed until then is shown. On a busy machine, that may take more than one limit.
+	for limit := 250 * time.Millisecond; ; limit *= 2 {
+		_, _, err := playText(t, t.Context(), play.Player{Limit: limit}, console("$ echo so far; sleep 300"))
+		require.ErrorContains(t, err, fmt.Sprintf("the command has not ended after %s\n  $ echo so far; sleep 300\n", limit))
+		if strings.HasSuffix(err.Error(), "\n    so far") {
+			break
+		}
+	}
+	for limit := 250 * time.Millisecond; ; limit *= 2 {
+		_, _, err := playText(t, t.Context(), play.Player{Limit: limit}, console("$ sh -c 'echo one; exec sleep 300' &", "sh | two"))
+		if strings.Contains(err.Error(), "- sh | two\n    the last lines of it:\n    one") {
+			require.ErrorContains(t, err, fmt.Sprintf("the log of sh has no such line after %s", limit))
+			break
+		}
+	}
 }
 
 // counter is a background command that counts, and says goodbye when it is asked to end.

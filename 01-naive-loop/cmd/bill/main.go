@@ -1,5 +1,5 @@
-// Program bill prints how often an API server was asked for the state of the world, in a minute, and
-// how much it answered, according to its own metrics.
+// Program bill prints what one pass of a polling loop asks an API server for, and how much it answers, according to
+// the API server's own metrics.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -33,15 +34,15 @@ func main() {
 
 func run(ctx context.Context) error {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig")
-	sample := flag.Duration("for", 20*time.Second, "how long to count; the result is scaled to a minute")
+	passes := flag.Int("passes", 5, "how many passes of the loop to count")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bill [--for 20s] RESOURCE...")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bill [--passes 5] RESOURCE...\nA pass gets one object of the first resource, once.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if *sample <= 0 || flag.NArg() == 0 {
+	if *passes <= 0 || flag.NArg() == 0 {
 		flag.Usage()
-		return fmt.Errorf("name resources, such as pods, and a time of more than 0")
+		return fmt.Errorf("name resources, such as pods, and a number of passes of more than 0")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
@@ -51,39 +52,55 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	before, err := scrape(ctx, client, flag.Args())
+	// Both times right after a pass has begun, so that whole passes lie in between.
+	begins := request{"GET", flag.Arg(0)}
+	now, err := scrape(ctx, client, flag.Args())
 	if err != nil {
 		return err
 	}
-	select {
-	case <-time.After(*sample):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	after, err := scrape(ctx, client, flag.Args())
+	before, err := awaitCount(ctx, client, flag.Args(), begins, now[begins].count+1)
 	if err != nil {
 		return err
 	}
-	perMinute := time.Minute.Seconds() / time.Since(start).Seconds()
+	after, err := awaitCount(ctx, client, flag.Args(), begins, before[begins].count+float64(*passes))
+	if err != nil {
+		return err
+	}
+	counted := after[begins].count - before[begins].count
 
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(out, "VERB\tRESOURCE\tREQUESTS/MIN\tKB/MIN")
+	fmt.Fprintln(out, "VERB\tRESOURCE\tREQUESTS/PASS\tKB/PASS")
 	var total usage
 	for _, request := range slices.SortedFunc(maps.Keys(after), func(a, b request) int {
 		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.verb, b.verb))
 	}) {
-		count := (after[request].count - before[request].count) * perMinute
-		bytes := (after[request].bytes - before[request].bytes) * perMinute
+		// Rounded, because the metrics may be read in the middle of a pass, and others ask now and then.
+		count := math.Round((after[request].count - before[request].count) / counted)
+		bytes := (after[request].bytes - before[request].bytes) / counted
 		if count == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\n", request.verb, request.resource, count, bytes/1000)
+		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.1f\n", request.verb, request.resource, count, bytes/1000)
 		total.count += count
 		total.bytes += bytes
 	}
-	fmt.Fprintf(out, "total\t\t%.0f\t%.0f\n", total.count, total.bytes/1000)
+	fmt.Fprintf(out, "total\t\t%.0f\t%.1f\n", total.count, total.bytes/1000)
 	return out.Flush()
+}
+
+// awaitCount waits until there have been so many of one request, and returns the metrics of then.
+func awaitCount(ctx context.Context, client kubernetes.Interface, resources []string, of request, count float64) (map[request]usage, error) {
+	for {
+		now, err := scrape(ctx, client, resources)
+		if err != nil || now[of].count >= count {
+			return now, err
+		}
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 type request struct{ verb, resource string }
