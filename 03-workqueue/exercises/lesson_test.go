@@ -24,6 +24,7 @@ import (
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/testinput"
 	"example.com/controllers/naive-loop/exercises/conformance"
 	"example.com/controllers/workqueue"
 )
@@ -214,6 +215,7 @@ func TestSurvivesKills(t *testing.T) {
 		replaced(t, env, old)
 		old = frontend(t, env)
 	}
+	controller.AwaitLog("In step with the API server") // or SIGTERM may come before anybody listens for it
 	controller.Signal(syscall.SIGTERM)
 	require.NoError(t, controller.Wait())
 }
@@ -221,6 +223,7 @@ func TestSurvivesKills(t *testing.T) {
 // install makes the frontend, with Pods of a later second than their config, and returns their UIDs.
 func install(t *testing.T, env *clustertest.Env) []string {
 	t.Helper()
+	testinput.Declare("../frontend.yaml")
 	env.Kubectl("apply", "-f", "../frontend.yaml")
 	frontend(t, env)
 	env.Kubectl("delete", "pods", "--selector=app=frontend")

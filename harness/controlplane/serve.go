@@ -351,12 +351,9 @@ func poll(ctx context.Context, try func() error) error {
 	return nil
 }
 
-// removeAll removes dir while the database in it may still be writing.
+// removeAll removes dir while the database in it may still be writing. On a busy machine, that may take it a while.
 func removeAll(dir string) {
-	for range 50 {
-		if os.RemoveAll(dir) == nil {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
+	const long, pause = 10 * time.Second, 20 * time.Millisecond
+	for begin := time.Now(); os.RemoveAll(dir) != nil && time.Since(begin) < long; time.Sleep(pause) {
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/harness/cluster"
@@ -168,10 +169,12 @@ func TestLeavesNothing(t *testing.T) {
 				require.Contains(t, log.String(), "score: interrupted; everything it started has been stopped")
 				require.Empty(t, controllers(t, temp))
 			}
-			require.Eventually(t, func() bool {
+			require.EventuallyWithT(t, func(t *assert.CollectT) {
 				left, err := os.ReadDir(temp)
-				return err == nil && len(left) == 0 && len(controllers(t, temp)) == 0
+				assert.NoError(t, err)
+				assert.Empty(t, left)
 			}, time.Minute, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return len(controllers(t, temp)) == 0 }, time.Minute, 20*time.Millisecond)
 			written, err := os.ReadDir(out)
 			require.NoError(t, err)
 			require.Empty(t, written)
