@@ -86,7 +86,9 @@ func TestProxy(t *testing.T) {
 	_, err := r.kubectl("create", "namespace", r.namespace)
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = r.kubectl("delete", "namespace", r.namespace, "--wait=false") })
-	original, err := clientcmd.LoadFromFile(os.Getenv("KUBECONFIG"))
+	shared, err := cluster.Shared()
+	require.NoError(t, err)
+	original, err := clientcmd.LoadFromFile(shared.Kubeconfig)
 	require.NoError(t, err)
 	original.Contexts[original.CurrentContext].Namespace = r.namespace
 	input := filepath.Join(t.TempDir(), "input")
@@ -170,8 +172,7 @@ func TestProxyRestarted(t *testing.T) {
 	require.Contains(t, said, "the address "+address+" is taken; give another with --listen, or none for any port that is free")
 	require.NoFileExists(t, filepath.Join(dir, "other"))
 
-	t.Setenv("KUBECONFIG", out)
-	said, status = r.workshop("", "proxy", "--out", out)
+	said, status = r.with("KUBECONFIG="+out).workshop("", "proxy", "--out", out)
 	require.Equal(t, 1, status)
 	require.Contains(t, said, out+" is the kubeconfig that goes through the proxy; give the API server's own with --kubeconfig")
 	_, status = p.stop()
@@ -240,7 +241,9 @@ func TestProxyWrongInput(t *testing.T) {
 	unreachable := filepath.Join(dir, "unreachable")
 	require.NoError(t, cluster.WriteKubeconfig(unreachable, &rest.Config{Host: "https://127.0.0.1:1"}, ""))
 	noContext := write("no-context", "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: https://a}}]\n")
-	kubeconfig := os.Getenv("KUBECONFIG")
+	shared, err := cluster.Shared()
+	require.NoError(t, err)
+	kubeconfig := shared.Kubeconfig
 	kept, err := os.ReadFile(kubeconfig)
 	require.NoError(t, err)
 	out := filepath.Join(dir, "out")
@@ -266,8 +269,9 @@ func TestProxyWrongInput(t *testing.T) {
 		"an argument":                 {args: []string{"--out", out, "more"}, want: `unknown command "more" for "workshop proxy"`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			r := r
 			if test.kubeconfig != "" {
-				t.Setenv("KUBECONFIG", test.kubeconfig)
+				r = r.with("KUBECONFIG=" + test.kubeconfig)
 			}
 			said, status := r.workshop("", append([]string{"proxy"}, test.args...)...)
 			require.Equal(t, 1, status, said)

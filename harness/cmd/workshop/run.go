@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,21 +18,27 @@ import (
 
 func runCommand() *cobra.Command {
 	var nodes int
+	var shared string
 	cmd := &cobra.Command{
 		Use:   "run -- COMMAND [ARGUMENT]...",
 		Short: "Run a command with a cluster of its own, and return its exit status",
 		Long: `Run a command with a cluster of its own: KUBECONFIG names it, and kubectl is on the
-PATH. When the command ends, the cluster is thrown away.`,
+PATH. When the command ends, the cluster is thrown away.
+
+With --shared LINK, it is a cluster for Go tests. Go caches their results only if their environment is
+the same each time. So LINK leads to the cluster's directory, ` + cluster.SharedVariable + ` names the kubeconfig
+in it, and nothing in the environment differs from run to run.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runWithCluster(cmd.Context(), nodes, args)
+			return runWithCluster(cmd.Context(), nodes, shared, args)
 		},
 	}
 	cmd.Flags().IntVar(&nodes, "nodes", 3, "number of simulated nodes")
+	cmd.Flags().StringVar(&shared, "shared", "", "link to make to the directory of a cluster that Go tests share")
 	return cmd
 }
 
-func runWithCluster(ctx context.Context, nodes int, args []string) (err error) {
+func runWithCluster(ctx context.Context, nodes int, shared string, args []string) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: nodes, Progress: os.Stderr})
 	if err != nil {
 		return err
@@ -37,8 +46,15 @@ func runWithCluster(ctx context.Context, nodes int, args []string) (err error) {
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), c.Env(c.Dir())...)
-	cmd.Env = append(cmd.Env, cluster.SharedVariable+"="+c.Kubeconfig)
+	if shared == "" {
+		cmd.Env = append(os.Environ(), c.Env(c.Dir())...)
+		cmd.Env = append(cmd.Env, cluster.SharedVariable+"="+c.Kubeconfig)
+	} else {
+		if cmd.Env, err = shareCluster(c, shared); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.Remove(shared)) }()
+	}
 	proc.Group(cmd)
 	var exit *exec.ExitError
 	switch err := cmd.Run(); {
@@ -50,4 +66,23 @@ func runWithCluster(ctx context.Context, nodes int, args []string) (err error) {
 		return fmt.Errorf("run %s: %w", args[0], err)
 	}
 	return nil
+}
+
+// shareCluster makes a link to the cluster's directory, and returns an environment for Go tests that use it.
+func shareCluster(c *cluster.Cluster, link string) ([]string, error) {
+	link, err := filepath.Abs(link)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) { // of a run that was killed
+		return nil, fmt.Errorf("remove the link to an earlier cluster: %w", err)
+	}
+	if err := os.Symlink(filepath.Dir(c.Kubeconfig), link); err != nil {
+		return nil, fmt.Errorf("make a link to the cluster for the tests: %w", err)
+	}
+	env := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return name == proc.WatchVariable || name == "KUBECONFIG" || name == "MAKEFLAGS" || name == "MAKELEVEL"
+	})
+	return append(env, cluster.SharedVariable+"="+filepath.Join(link, filepath.Base(c.Kubeconfig))), nil
 }

@@ -79,6 +79,7 @@ stopsWith: -1
 
 // A controller that looks for a cluster by itself finds no other than the one that it is tortured on.
 func TestTortureKeepsToItsCluster(t *testing.T) {
+	r := newRepository(t, "$ true")
 	production, err := cluster.Start(t.Context(), cluster.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, production.Stop()) }()
@@ -88,7 +89,6 @@ func TestTortureKeepsToItsCluster(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, proxy.Stop()) }()
 
-	r := newRepository(t, "$ true")
 	home := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(home, ".kube"), 0o700))
 	for _, path := range []string{filepath.Join(home, "kubeconfig"), filepath.Join(home, ".kube", "config")} {

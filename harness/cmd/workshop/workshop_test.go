@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,11 +54,13 @@ type repository struct {
 	t         *testing.T
 	dir, temp string
 	namespace string
+	env       []string // of the workshop's command, beside ours
 }
 
-// newRepository makes one whose lesson has the given console blocks.
+// newRepository makes one whose lesson has the given console blocks. The test is one that runs beside others.
 func newRepository(t *testing.T, console ...string) *repository {
 	t.Helper()
+	t.Parallel()
 	shared, err := cluster.Shared()
 	require.NoError(t, err)
 	r := &repository{t: t, dir: t.TempDir(), temp: t.TempDir(), namespace: "mini-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
@@ -65,8 +68,7 @@ func newRepository(t *testing.T, console ...string) *repository {
 	r.write("01-mini/manifests/kustomization.yaml", strings.ReplaceAll(kustomization, "mini", r.namespace))
 	r.write("01-mini/manifests/objects.yaml", strings.ReplaceAll(strings.ReplaceAll(objects, "mini}", r.namespace+"}"), "NAMESPACE", r.namespace))
 	r.write("01-mini/README.md", "# A small lesson\n\n```console\n"+strings.Join(console, "\n")+"\n```\n")
-	t.Setenv(cluster.ProgramVariable, filepath.Join(shared.Kubectl, "controlplane"))
-	t.Setenv("KUBECONFIG", shared.Kubeconfig)
+	r.env = []string{cluster.ProgramVariable + "=" + filepath.Join(shared.Kubectl, "controlplane"), "KUBECONFIG=" + shared.Kubeconfig}
 	t.Cleanup(func() {
 		out, status := r.workshop("", "reset")
 		require.Zero(t, status, "%s", out)
@@ -84,8 +86,15 @@ func (r *repository) write(name, text string) {
 func (r *repository) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), "WORKSHOP_TEST_MAIN=1", "TMPDIR="+r.temp)
+	cmd.Env = append(append(os.Environ(), "WORKSHOP_TEST_MAIN=1", "TMPDIR="+r.temp), r.env...)
 	return cmd
+}
+
+// with returns the same repository, with these variables in the environment of the command.
+func (r *repository) with(env ...string) *repository {
+	other := *r
+	other.env = append(slices.Clone(r.env), env...)
+	return &other
 }
 
 // workshop runs the program and returns all that it says, and its exit status.
@@ -189,8 +198,9 @@ func TestWrongInput(t *testing.T) {
 		"no command to run":          {args: []string{"run", "--", "no-such-program"}, want: "run no-such-program: "},
 	} {
 		t.Run(name, func(t *testing.T) {
+			r := r
 			if test.kubeconfig != "" {
-				t.Setenv("KUBECONFIG", test.kubeconfig)
+				r = r.with("KUBECONFIG=" + test.kubeconfig)
 			}
 			out, status := r.workshop("", test.args...)
 			require.Equal(t, 1, status, "%s", out)
@@ -279,7 +289,6 @@ func (r *repository) startLesson(args ...string) *exec.Cmd {
 	cmd := r.command(append([]string{"lesson", "1"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(r.t, err)
-	cmd.Env = append(cmd.Env, "WORKSHOP_WATCH_PID="+os.Getenv("WORKSHOP_WATCH_PID"))
 	require.NoError(r.t, cmd.Start())
 	r.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	var seen []byte
@@ -313,8 +322,7 @@ func TestEndsHoweverItIsEnded(t *testing.T) {
 		r := newRepository(t, hangs...)
 		mother := exec.Command("sleep", "1000")
 		require.NoError(t, mother.Start())
-		t.Setenv("WORKSHOP_WATCH_PID", strconv.Itoa(mother.Process.Pid))
-		cmd := r.startLesson()
+		cmd := r.with("WORKSHOP_WATCH_PID=" + strconv.Itoa(mother.Process.Pid)).startLesson()
 		require.NoError(t, mother.Process.Kill())
 		require.Error(t, mother.Wait())
 		require.Error(t, cmd.Wait())
