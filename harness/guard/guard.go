@@ -83,14 +83,26 @@ func Run(alive io.Reader, remove, name string, args ...string) (status int, err 
 }
 
 // endSession ends all processes of a session: SIGTERM first, SIGKILL after a grace period.
-func endSession(session int) error {
+func endSession(session int) error { return end(func() ([]int, error) { return sessionMembers(session) }) }
+
+// end is endSession for the processes that members returns.
+func end(members func() ([]int, error)) error {
 	signal := syscall.SIGTERM
 	kill := time.Now().Add(proc.Grace)
-	for {
-		members, err := sessionMembers(session)
-		if err != nil || len(members) == 0 {
+	for empty := 0; ; {
+		members, err := members()
+		if err != nil {
 			return err
 		}
+		if len(members) == 0 {
+			// A process that was in the list may have started another one, which is not, and have ended
+			// before it was looked at. So an empty list may miss somebody; the next one does not.
+			if empty++; empty == 2 {
+				return nil
+			}
+			continue
+		}
+		empty = 0
 		for _, pid := range members {
 			_ = syscall.Kill(pid, signal) // it may have gone since
 		}
@@ -106,18 +118,18 @@ func endSession(session int) error {
 }
 
 func sessionMembers(session int) ([]int, error) {
-	all, err := process.Processes()
+	all, err := process.Pids()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	var members []int
-	for _, p := range all {
-		pid := int(p.Pid)
-		if sid, err := unix.Getsid(pid); err != nil || sid != session {
+	for _, pid := range all {
+		if sid, err := unix.Getsid(int(pid)); err != nil || sid != session {
 			continue
 		}
+		p := process.Process{Pid: pid}
 		if status, err := p.Status(); err == nil && !slices.Contains(status, process.Zombie) {
-			members = append(members, pid)
+			members = append(members, int(pid))
 		}
 	}
 	return members, nil

@@ -88,7 +88,9 @@ func TestModulesStandAlone(t *testing.T) {
 				isOurs := strings.HasPrefix(path, "example.com/controllers/") && path != modulePath(t, root, dir)
 				require.False(t, isOurs, "a lesson is a module of its own, and this one needs %s", path)
 			}
-			var mod struct{ Replace []struct{ Old struct{ Path string } } }
+			var mod struct {
+				Replace []struct{ Old struct{ Path string } }
+			}
 			require.NoError(t, json.Unmarshal([]byte(goCommand(t, filepath.Join(root, dir), nil, "mod", "edit", "-json")), &mod))
 			require.Empty(t, mod.Replace, "a lesson that is copied elsewhere does not find what it replaces modules with")
 		})
