@@ -74,9 +74,9 @@ check: tools ## Check formatting, module files, vet and staticcheck
 # would compile all of Kubernetes to say that the control plane's has none.
 .PHONY: tests
 tests: tools ## Run the tests of every module with the race detector, on one control plane
-	@$(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 GOGC=200 KUBE_CACHE_MUTATION_DETECTOR=true \
+	@($(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 GOGC=200 KUBE_CACHE_MUTATION_DETECTOR=true \
 		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off -ldflags=-s -p 4 -parallel 4 -timeout 30m \
-		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(packages)); \
+		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(packages))); \
 	status=$$?; .workshop/bin/bootstrap harness slowest .workshop/tests.json || exit 1; exit $$status
 
 # What has nothing to do with a cloud is left out; "make tests" has it. The first command says so if there is no Neutron.

@@ -83,7 +83,9 @@ func Run(alive io.Reader, remove, name string, args ...string) (status int, err 
 }
 
 // endSession ends all processes of a session: SIGTERM first, SIGKILL after a grace period.
-func endSession(session int) error { return end(func() ([]int, error) { return sessionMembers(session) }) }
+func endSession(session int) error {
+	return end(func() ([]int, error) { return sessionMembers(session) })
+}
 
 // end is endSession for the processes that members returns.
 func end(members func() ([]int, error)) error {
