@@ -34,7 +34,7 @@ func read(t *testing.T, text string) (*Scenario, error) {
 func TestRead(t *testing.T) {
 	s, err := read(t, `
 controller: {module: ../.., package: ./cmd/shop, args: ["--kubeconfig={kubeconfig}"]}
-manifests: [there.yaml, /]
+manifests: [there.yaml, /bin/sh]
 account: shop
 resources: [pods, deployments.apps]
 ready:
