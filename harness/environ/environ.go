@@ -2,7 +2,7 @@
 //
 // A controller under torture may ignore the flags that it is given, and a page may run any command. Whatever they
 // do, they must not find a cluster, or an account with a cloud, of the person who runs them. So their environment is
-// made from nothing: [Isolated] keeps what says how programs run on this machine, and gives them an empty HOME.
+// made from nothing: [Isolated] keeps what says how programs run on this machine, and gives them a HOME of their own.
 package environ
 
 import (
@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -29,7 +31,7 @@ var kept = []string{
 // which is made if it is not there. names are further variables of ours that the program gets, if they are set.
 // The caller adds the one cluster that the program may use.
 func Isolated(home string, names ...string) ([]string, error) {
-	if err := os.MkdirAll(home, 0o700); err != nil {
+	if err := makeHome(home); err != nil {
 		return nil, fmt.Errorf("make a home directory for a program: %w", err)
 	}
 	env := []string{"HOME=" + home}
@@ -40,6 +42,20 @@ func Isolated(home string, names ...string) ([]string, error) {
 		}
 	}
 	return env, nil
+}
+
+// makeHome makes a home directory. In it, the go command is told to count nothing: it does that in a process that
+// outlives it, and would write to the directory when that is being removed.
+func makeHome(home string) error {
+	config := filepath.Join(home, ".config")
+	if runtime.GOOS == "darwin" {
+		config = filepath.Join(home, "Library", "Application Support")
+	}
+	telemetry := filepath.Join(config, "go", "telemetry")
+	if err := os.MkdirAll(telemetry, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(telemetry, "mode"), []byte("off"), 0o600)
 }
 
 // GoCommand returns what the go command needs in an isolated environment to go on with our settings, our downloaded

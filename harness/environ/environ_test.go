@@ -52,7 +52,8 @@ func TestIsolated(t *testing.T) {
 func TestGoCommand(t *testing.T) {
 	settings, err := GoCommand(t.Context())
 	require.NoError(t, err)
-	isolated, err := Isolated(t.TempDir())
+	home := t.TempDir()
+	isolated, err := Isolated(home)
 	require.NoError(t, err)
 	ask := func(env []string) string {
 		cmd := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOENV", "GOFLAGS", "GOMODCACHE", "GOPATH", "GOPROXY", "GOTOOLCHAIN")
@@ -62,6 +63,7 @@ func TestGoCommand(t *testing.T) {
 		return string(out)
 	}
 	require.Equal(t, ask(os.Environ()), ask(slices.Concat(isolated, settings)))
+	require.NoDirExists(t, filepath.Join(home, ".config", "go", "telemetry", "local"), "the go command counts")
 
 	t.Setenv("PATH", t.TempDir())
 	settings, err = GoCommand(t.Context())
