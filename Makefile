@@ -74,6 +74,7 @@ check: tools ## Check formatting, module files, vet and staticcheck
 # would compile all of Kubernetes to say that the control plane's has none.
 .PHONY: tests
 tests: tools ## Run the tests of every module with the race detector, on one control plane
+	@rm -f .workshop/tests.json # or the counts of an earlier run would be printed if this one cannot begin
 	@($(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 GOGC=200 KUBE_CACHE_MUTATION_DETECTOR=true \
 		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off -ldflags=-s -p 4 -parallel 4 -timeout 30m \
 		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(packages))); \

@@ -11,6 +11,7 @@ import (
 func TestEndLooksTwice(t *testing.T) {
 	missed := exec.Command("sleep", "1000")
 	require.NoError(t, missed.Start())
+	t.Cleanup(func() { _ = missed.Process.Kill() }) // it should have ended
 	lists := [][]int{{}, {missed.Process.Pid}, {}, {}}
 	require.NoError(t, end(func() ([]int, error) {
 		next := lists[0]
