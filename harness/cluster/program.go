@@ -59,7 +59,7 @@ func Program(root string) gobuild.Program {
 		Package: ".",
 		Sources: []string{".", "../machine"},
 		LDFlags: strings.Join(flags, " "),
-		Links:   []string{"kubectl"},
+		Beside:  []string{"./kubectl"}, // not the same binary: it starts in half the time
 	}
 }
 

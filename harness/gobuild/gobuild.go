@@ -36,8 +36,9 @@ type Program struct {
 	Sources []string
 	// LDFlags are flags of the linker.
 	LDFlags string
-	// Links are further names of the binary, beside it.
-	Links []string
+	// Beside are further main packages of the module, relative to Dir, whose binaries are built with it and lie beside
+	// it. Each is named after its directory.
+	Beside []string
 }
 
 // kept is how many builds of one program stay in the cache: those of a few clones and branches.
@@ -112,13 +113,8 @@ func Build(ctx context.Context, p Program, progress io.Writer) (string, error) {
 		return "", fmt.Errorf("keep the build of %s: %w", p.Name, err)
 	}
 	defer os.RemoveAll(partial)
-	if err := p.compile(ctx, filepath.Join(partial, p.Name), progress); err != nil {
+	if err := p.compile(ctx, partial, progress); err != nil {
 		return "", err
-	}
-	for _, name := range p.Links {
-		if err := os.Symlink(p.Name, filepath.Join(partial, name)); err != nil {
-			return "", fmt.Errorf("keep the build of %s: %w", p.Name, err)
-		}
 	}
 	if err := os.Rename(partial, dir); err != nil {
 		return "", fmt.Errorf("keep the build of %s: %w", p.Name, err)
@@ -154,7 +150,7 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 // key names a build: a hash of everything that goes into it.
 func (p Program) key(environment string) (string, error) {
 	hash := sha256.New()
-	fmt.Fprintln(hash, environment, p.Package, p.LDFlags, p.Links)
+	fmt.Fprintln(hash, environment, p.Package, p.LDFlags, p.Beside)
 	for _, source := range p.Sources {
 		root := filepath.Join(p.Dir, source)
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -180,8 +176,11 @@ func (p Program) key(environment string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:16], nil
 }
 
-// compile builds the program into the file out.
-func (p Program) compile(ctx context.Context, out string, progress io.Writer) error {
+// packages are the main packages that a build makes binaries of.
+func (p Program) packages() []string { return append([]string{p.Package}, p.Beside...) }
+
+// compile builds the program, and what lies beside it, into the directory dir.
+func (p Program) compile(ctx context.Context, dir string, progress io.Writer) error {
 	line := newProgressLine(progress, p.Name)
 	defer line.close()
 	stale, err := p.stalePackages(ctx, line)
@@ -189,8 +188,12 @@ func (p Program) compile(ctx context.Context, out string, progress io.Writer) er
 		return err
 	}
 	line.total = len(stale)
-	cmd := goCommand(ctx, p.Dir, "build", "-v", "-o", out, "-ldflags", p.LDFlags, p.Package)
-	cmd.Env = append(cmd.Env, "GOTMPDIR="+filepath.Dir(out)) // which is removed if the build is interrupted
+	out := dir + string(filepath.Separator) // a directory, for several binaries
+	if len(p.Beside) == 0 {
+		out += p.Name
+	}
+	cmd := goCommand(ctx, p.Dir, append([]string{"build", "-v", "-o", out, "-ldflags", p.LDFlags}, p.packages()...)...)
+	cmd.Env = append(cmd.Env, "GOTMPDIR="+dir) // which is removed if the build is interrupted
 	failure, err := run(ctx, cmd, func(text string) {
 		if stale[text] {
 			line.count++
@@ -207,7 +210,7 @@ func (p Program) compile(ctx context.Context, out string, progress io.Writer) er
 // stalePackages returns the packages that a build would have to compile. It downloads the modules
 // that are missing.
 func (p Program) stalePackages(ctx context.Context, line *progressLine) (map[string]bool, error) {
-	cmd := goCommand(ctx, p.Dir, "list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", p.Package)
+	cmd := goCommand(ctx, p.Dir, append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, p.packages()...)...)
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	downloads := 0

@@ -24,7 +24,7 @@ func newProgram(t *testing.T, text string) Program {
 	t.Setenv("WORKSHOP_CACHE", t.TempDir())
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "go.mod"), "module example.com/program\n\ngo 1.26.0\n")
-	p := Program{Name: "program", Dir: dir, Package: ".", Sources: []string{"."}, Links: []string{"alias"}}
+	p := Program{Name: "program", Dir: dir, Package: ".", Sources: []string{"."}}
 	setText(t, p, text)
 	return p
 }
@@ -79,13 +79,19 @@ func TestBuildsOnce(t *testing.T) {
 	require.Equal(t, "one!", output)
 }
 
-func TestLinks(t *testing.T) {
+// Several binaries of one module are one build.
+func TestBeside(t *testing.T) {
 	p := newProgram(t, "one")
+	require.NoError(t, os.Mkdir(filepath.Join(p.Dir, "second"), 0o700))
+	write(t, filepath.Join(p.Dir, "second", "main.go"), "package main\n\nfunc main() { print(2) }\n")
+	p.Beside = []string{"./second"}
+	output, _ := build(t, p)
+	require.Equal(t, "one", output)
 	path, err := Build(t.Context(), p, new(bytes.Buffer))
 	require.NoError(t, err)
-	out, err := exec.Command(filepath.Join(filepath.Dir(path), "alias")).Output()
+	out, err := exec.Command(filepath.Join(filepath.Dir(path), "second")).CombinedOutput()
 	require.NoError(t, err)
-	require.Equal(t, "one", string(out))
+	require.Equal(t, "2", string(out))
 }
 
 func TestKeepsTheLastBuilds(t *testing.T) {

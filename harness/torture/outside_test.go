@@ -197,11 +197,6 @@ func TestPinned(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "#!/bin/sh", string(text))
 
-	link := []string{filepath.Join(cache, "kubectl")}
-	require.NoError(t, os.Symlink("controlplane", link[0]))
-	pin, err = pinned(link, scratch)
-	require.NoError(t, err)
-	require.Equal(t, link, pin)
 	own := []string{"/usr/bin/true"}
 	pin, err = pinned(own, scratch)
 	require.NoError(t, err)

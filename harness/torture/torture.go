@@ -353,9 +353,6 @@ func pinned(command []string, scratch string) ([]string, error) {
 	if err != nil || !strings.HasPrefix(command[0], cache+string(filepath.Separator)) {
 		return command, err
 	}
-	if at, err := os.Lstat(command[0]); err == nil && !at.Mode().IsRegular() {
-		return command, nil // a link to the control plane, such as kubectl, which we use ourselves
-	}
 	dir, err := os.MkdirTemp(scratch, "program-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)

@@ -1,0 +1,23 @@
+// Program kubectl is kubectl of the control plane's version: it does what k8s.io/kubernetes/cmd/kubectl does.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways to log in that a person's kubeconfig may name
+	"k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+)
+
+func main() {
+	if _, err := logs.GlogSetter(cmd.GetLogVerbosity(os.Args)); err != nil {
+		fmt.Fprintln(os.Stderr, "kubectl:", err)
+		os.Exit(1)
+	}
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+		util.CheckErr(err)
+	}
+}
