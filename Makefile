@@ -87,19 +87,19 @@ neutron: tools ## Run lesson 4's tests, and play its page, with OpenStack's own 
 	@.workshop/bin/neutron --real --address 127.0.0.1:0 true
 	@$(workshop) run --nodes 1 -- env NEUTRON=real CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true \
 		.workshop/bin/neutron --address 127.0.0.1:0 .workshop/bin/gotestsum --format pkgname -- -race -count=1 -p 2 -timeout 10m \
-		-skip '^Test(Generated|MarkersAreExplained|Torture|TheCatalogueCanBeRead|Lives|Validation|Updates|TheExample|Rights|Program|WhoAsks|WhatIsAnswered)$$' ./04-crd/neutron ./04-crd/neutrontest ./04-crd/exercises
+		-skip '^Test(Generated|MarkersAreExplained|Torture|TheCatalogueCanBeRead|Lives|Validation|Updates|TheExample|Rights|Program|WhoAsks|WhatIsAnswered)$$' ./04-crd/neutron ./04-crd/neutrontest ./04-crd/test
 
 .PHONY: bench
 bench: ## Measure boots of the control plane beside envtest's, requests through the recorder beside direct ones, and what 1,000 Networks of lesson 4 take and cost. BOOTS=10, NETWORKS=1000: how many. BENCH="--events 0": flags
 	@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),10)" $(BENCH)
-	@cd 04-crd/exercises && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --networks "$(or $(NETWORKS),1000)"
+	@cd 04-crd/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --networks "$(or $(NETWORKS),1000)"
 
 .PHONY: score
 score: ## Measure what lessons 1 to 3 cost and what they lose, side by side, into docs/score.md. SCORE="--pods 10": flags
-	@cd 03-workqueue/exercises && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./score $(SCORE)
+	@cd 03-workqueue/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./score $(SCORE)
 
 # The scenario of a lesson: LESSON=3.
-scenarios = $(wildcard 0*/exercises/torture/scenario.yaml)
+scenarios = $(wildcard 0*/test/torture/scenario.yaml)
 scenario = $(or $(filter 0$(or $(LESSON),3)-% $(or $(LESSON),3)/%,$(scenarios)),$(error There is no torture for lesson $(LESSON). There is for: $(sort $(foreach s,$(scenarios),$(firstword $(subst /, ,$(s)))))))
 
 .PHONY: torture

@@ -199,7 +199,7 @@ func TestTwoResourcesOfOnePlural(t *testing.T) {
 func TestReadOurs(t *testing.T) {
 	testinput.DeclareOnly("../..") // a lesson may come
 	var files []string
-	for _, pattern := range []string{"../../*/exercises/torture/scenario.yaml", "../others/*.yaml"} {
+	for _, pattern := range []string{"../../*/test/torture/scenario.yaml", "../others/*.yaml"} {
 		found, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		files = append(files, found...)

@@ -1,4 +1,4 @@
-// Package torturetest puts a lesson's controller to torture in the tests of its exercises, which are in a directory
+// Package torturetest puts a lesson's controller to torture in its tests, which are in a directory
 // with torture/scenario.yaml and mutants.
 package torturetest
 

@@ -1,18 +1,19 @@
-module example.com/controllers/naive-loop/exercises
+module example.com/controllers/informer/test
 
 go 1.26.0
 
 replace (
 	example.com/controllers/harness => ../../harness
-	example.com/controllers/naive-loop => ..
+	example.com/controllers/informer => ..
+	example.com/controllers/naive-loop => ../../01-naive-loop
+	example.com/controllers/naive-loop/test => ../../01-naive-loop/test
 )
 
 require (
 	example.com/controllers/harness v0.0.0
-	example.com/controllers/naive-loop v0.0.0
+	example.com/controllers/informer v0.0.0
+	example.com/controllers/naive-loop/test v0.0.0
 	github.com/stretchr/testify v1.12.1
-	k8s.io/api v0.37.1
-	k8s.io/apimachinery v0.37.1
 	k8s.io/client-go v0.37.1
 )
 
@@ -64,6 +65,7 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/muesli/cancelreader v0.2.2 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/power-devops/perfstat v0.0.0-20260805114148-88456608a4f6 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/shirou/gopsutil/v4 v4.26.10 // indirect
@@ -87,6 +89,8 @@ require (
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
+	k8s.io/api v0.37.1 // indirect
+	k8s.io/apimachinery v0.37.1 // indirect
 	k8s.io/apiserver v0.37.1 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect

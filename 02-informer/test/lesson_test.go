@@ -1,4 +1,4 @@
-package exercises
+package test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/informer"
-	"example.com/controllers/naive-loop/exercises/conformance"
+	"example.com/controllers/naive-loop/test/conformance"
 )
 
 func TestMain(m *testing.M) {

@@ -1,4 +1,4 @@
-package exercises
+package test
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/testinput"
-	"example.com/controllers/naive-loop/exercises/conformance"
+	"example.com/controllers/naive-loop/test/conformance"
 	"example.com/controllers/workqueue"
 )
 

@@ -1,4 +1,4 @@
-package exercises
+package test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/guard"
 	naiveloop "example.com/controllers/naive-loop"
-	"example.com/controllers/naive-loop/exercises/conformance"
+	"example.com/controllers/naive-loop/test/conformance"
 )
 
 func TestMain(m *testing.M) {

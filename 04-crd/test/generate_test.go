@@ -1,4 +1,4 @@
-package exercises
+package test
 
 import (
 	"io/fs"
@@ -21,7 +21,7 @@ func isGenerated(path string) bool {
 		strings.HasPrefix(name, "zz_generated.") || strings.HasPrefix(path, "manifests/samplecrd.k8s.io_")
 }
 
-// files returns the contents of the lesson's files, by path, without the exercises.
+// files returns the contents of the lesson's files, by path, without the tests.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	testinput.Declare(dir)
@@ -30,7 +30,7 @@ func files(t *testing.T, dir string) map[string]string {
 		switch {
 		case err != nil:
 			return err
-		case path == "exercises":
+		case path == "test":
 			return fs.SkipDir
 		case entry.IsDir():
 			return nil
