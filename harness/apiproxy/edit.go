@@ -105,7 +105,7 @@ type waiting struct {
 func (x *exchange) edit(response *http.Response, contentType string, write func([]byte) error) error {
 	format, ok := formats[contentType]
 	if !ok {
-		x.record.Fault += ": not done, as " + contentType + " is not understood"
+		x.record.Injected = x.plan.injected(contentType + " is not understood")
 		return x.watch(response, contentType, write)
 	}
 	e := &editor{exchange: x, format: format, write: write}

@@ -121,7 +121,7 @@ func TestWatchIsCut(t *testing.T) {
 		w.send("MODIFIED", "a", "4")
 		w.sees("ADDED a 1", "BOOKMARK a 2", "MODIFIED a 3")
 		eventually(t, "it has ended", func() bool { return !w.only().Open })
-		require.Equal(t, "cut at event 3", w.only().Fault)
+		require.Equal(t, "cut at event 3", w.only().Injections())
 		require.Len(t, w.memory.History().Events, 3)
 	})
 }
@@ -282,7 +282,7 @@ func TestLost(t *testing.T) {
 			require.Equal(t, c.fault.Refuse == 504, apierrors.IsTimeout(err), "%v", err)
 			require.Equal(t, c.did, done.Load() == 1)
 			r := w.only()
-			require.Equal(t, c.said, r.Fault)
+			require.Equal(t, c.said, r.Injections())
 			if c.did {
 				require.Equal(t, 200, r.Status, "what the API server answered")
 				require.NotEmpty(t, r.Error, "and the client did not hear")
@@ -343,7 +343,7 @@ func TestDown(t *testing.T) {
 	require.ErrorContains(t, err, "connection refused")
 	eventually(t, "it is up again", func() bool { return request() == nil })
 	requests := w.memory.History().Requests
-	require.Equal(t, "nobody can connect for 300ms", requests[1].Fault)
+	require.Equal(t, "nobody can connect for 300ms", requests[1].Injections())
 	require.Zero(t, requests[1].Status)
 }
 
@@ -370,7 +370,7 @@ func TestStopIsAskedForAndTheRequestGoesOn(t *testing.T) {
 		require.Equal(t, 200, response.StatusCode)
 	}
 	require.EqualValues(t, 1, stopped.Load())
-	require.Equal(t, "controller told to stop before it", w.memory.History().Requests[1].Fault)
+	require.Equal(t, "controller told to stop before it", w.memory.History().Requests[1].Injections())
 }
 
 func TestFor(t *testing.T) {
@@ -384,17 +384,4 @@ func TestFor(t *testing.T) {
 	time.Sleep(2 * long) // the time begins with the first that is refused
 	require.Equal(t, 500, statusOf())
 	eventually(t, "it is over", func() bool { return statusOf() == 200 })
-}
-
-func TestOnlyToldToStop(t *testing.T) {
-	for fault, want := range map[string]bool{
-		"controller told to stop before it":                                             true,
-		"controller told to stop before it, delayed by 500ms":                           true,
-		"controller told to stop before it, request lost":                               false,
-		"controller told to stop before it, delayed by 1s, controller killed before it": false,
-		"delayed by 500ms": false,
-		"":                 false,
-	} {
-		require.Equal(t, want, apiproxy.OnlyToldToStop(fault), fault)
-	}
 }

@@ -59,7 +59,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	for _, r := range memory.History().Requests {
-		fmt.Printf("%s %s %s: %d %q no-op: %t\n", r.Verb, r.What(), r.Object(), r.Status, r.Fault, r.NoOp)
+		fmt.Printf("%s %s %s: %d %q no-op: %t\n", r.Verb, r.What(), r.Object(), r.Status, r.Injections(), r.NoOp)
 	}
 	// Output:
 	// error: true

@@ -57,7 +57,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	x.record.ID = p.lastID.Add(1)
 	x.record.Start = start
 	x.plan = p.plan(x.record)
-	x.record.Fault = x.plan.String()
+	x.record.Injected = x.plan.injected("")
 
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer context.AfterFunc(p.ctx, func() { cancel(errStopped) })()

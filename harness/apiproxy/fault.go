@@ -385,41 +385,34 @@ func (p plan) losesReply() bool {
 	return p.lost == LostReply || p.lost == LostLate || p.kill == After || p.crash == After
 }
 
-const toldToStop = "controller told to stop before it"
-
-// OnlyToldToStop says whether what is recorded as a fault is that the controller was told to stop, and nothing
-// more but delays. Then it is up to the controller whether the request is answered.
-func OnlyToldToStop(fault string) bool {
-	for i, part := range strings.Split(fault, ", ") {
-		if i == 0 && part != toldToStop || i > 0 && !strings.HasPrefix(part, history.DelayedBy) {
-			return false
-		}
-	}
-	return true
+// watchKinds is how what a fault does to a watch is recorded.
+var watchKinds = map[string]history.InjectionKind{
+	WatchCut: history.WatchCut, WatchExpired: history.WatchExpired, WatchUnobserved: history.WatchUnobserved, WatchHeld: history.WatchHeld,
 }
 
-// String says it in the words of the recording.
-func (p plan) String() string {
-	var parts []string
-	say := func(is bool, format string, values ...any) {
+// injected is the plan as it is recorded. skipped says why nothing is done to the events of the watch, or "".
+func (p plan) injected(skipped string) []history.Injection {
+	var all []history.Injection
+	add := func(is bool, i history.Injection) {
 		if is {
-			parts = append(parts, fmt.Sprintf(format, values...))
+			all = append(all, i)
 		}
 	}
-	say(p.stop, toldToStop)
-	say(p.delay != 0, history.DelayedBy+"%s", p.delay)
-	say(p.down != 0, "nobody can connect for %s", p.down)
-	say(p.lost == LostLate, "done when the client had gone")
-	say(p.lost != "" && p.lost != LostLate, "%s lost", p.lost)
-	say(p.kill != "", "controller killed %s it", p.kill)
-	say(p.crash != "", "control plane killed %s it", p.crash)
+	add(p.stop, history.Injection{Kind: history.ControllerStopped})
+	add(p.delay != 0, history.Injection{Kind: history.Delayed, Duration: p.delay})
+	add(p.down != 0, history.Injection{Kind: history.Disconnected, Duration: p.down})
+	add(p.lost == LostLate, history.Injection{Kind: history.DoneLate})
+	add(p.lost == LostRequest, history.Injection{Kind: history.RequestLost})
+	add(p.lost == LostReply, history.Injection{Kind: history.ReplyLost})
+	add(p.kill != "", history.Injection{Kind: history.ControllerKilled, After: p.kill == After})
+	add(p.crash != "", history.Injection{Kind: history.ControlPlaneKilled, After: p.crash == After})
 	if p.refusal != nil {
-		say(true, "refused with %d", p.refusal.Refuse)
+		add(true, history.Injection{Kind: history.Refused, Status: p.refusal.Refuse})
 	}
-	say(p.late != 0, "events late by %s", p.late)
+	add(p.late != 0, history.Injection{Kind: history.EventsLate, Duration: p.late, Skipped: skipped})
 	if p.watch != nil {
-		say(true, "%s at event %d", p.watch.Watch, max(1, p.watch.Event))
+		add(true, history.Injection{Kind: watchKinds[p.watch.Watch], Event: max(1, p.watch.Event), Skipped: skipped})
 	}
-	say(p.noBookmarks, "no bookmarks")
-	return strings.Join(parts, ", ")
+	add(p.noBookmarks, history.Injection{Kind: history.NoBookmarks, Skipped: skipped})
+	return all
 }

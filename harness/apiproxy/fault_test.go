@@ -132,7 +132,7 @@ func TestRefuse(t *testing.T) {
 					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.UpdateOptions{})
 				require.True(t, is(err), "%v", err)
 				require.ErrorContains(t, err, fmt.Sprintf("refused on purpose by the workshop's proxy (verb=update,refuse=%d)", code))
-				require.Equal(t, fmt.Sprintf("refused with %d", code), w.only().Fault)
+				require.Equal(t, fmt.Sprintf("refused with %d", code), w.only().Injections())
 				require.Equal(t, code, w.only().Status)
 				require.False(t, w.only().NoOp)
 			})
@@ -210,7 +210,7 @@ func TestFaultsTogether(t *testing.T) {
 		got = append(got, fmt.Sprint(response.StatusCode))
 	}
 	require.Equal(t, []string{"200", "500", "503", "200"}, got)
-	require.Equal(t, "delayed by 1ms, refused with 503", w.memory.History().Requests[2].Fault)
+	require.Equal(t, "delayed by 1ms, refused with 503", w.memory.History().Requests[2].Injections())
 }
 
 func TestDelay(t *testing.T) {
@@ -222,7 +222,7 @@ func TestDelay(t *testing.T) {
 	require.Equal(t, 200, response.StatusCode)
 	require.GreaterOrEqual(t, came.Sub(start), delay)
 	require.GreaterOrEqual(t, w.only().Duration, delay)
-	require.Equal(t, "delayed by 50ms", w.only().Fault)
+	require.Equal(t, "delayed by 50ms", w.only().Injections())
 }
 
 func TestClientDoesNotWaitForADelay(t *testing.T) {
@@ -282,7 +282,7 @@ func TestLate(t *testing.T) {
 	for i, e := range h.Events {
 		require.GreaterOrEqual(t, e.Time.UnixNano()-sent[i].Load(), int64(late), "it is recorded when it was delivered")
 	}
-	require.Equal(t, "events late by 30ms", w.only().Fault)
+	require.Equal(t, "events late by 30ms", w.only().Injections())
 }
 
 // What is late is not delivered to nobody, and does not keep anything alive.

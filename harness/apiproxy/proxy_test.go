@@ -651,7 +651,7 @@ func TestDoneLate(t *testing.T) {
 	requests := w.memory.History().Requests
 	require.Len(t, requests, 1)
 	require.Equal(t, 200, requests[0].Status)
-	require.Equal(t, "delayed by 100ms, done when the client had gone", requests[0].Fault)
+	require.Equal(t, "delayed by 100ms, done when the client had gone", requests[0].Injections())
 	require.NotEmpty(t, requests[0].Error)
 	require.False(t, requests[0].IsOnlySlow())
 }

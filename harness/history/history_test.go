@@ -70,7 +70,13 @@ func TestRequestSurvivesJSON(t *testing.T) {
 		ID: 1, Start: time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC), Duration: 1234567 * time.Nanosecond,
 		Who: "who", Agent: "agent", Verb: "verb", Group: "group", Version: "version", Resource: "resource",
 		Subresource: "sub", Namespace: "ns", Name: "name", URI: "/a?b=c&d=<e>", Status: 200, Error: "error", Open: true,
-		Sent: 1, Received: 2, RVBefore: "3", RVAfter: "4", UID: "uid", NoOp: true, DryRun: true, Fault: "fault",
+		Sent: 1, Received: 2, RVBefore: "3", RVAfter: "4", UID: "uid", NoOp: true, DryRun: true,
+		Injected: []history.Injection{
+			{Kind: history.Delayed, Duration: 1500 * time.Microsecond},
+			{Kind: history.ControllerKilled, After: true},
+			{Kind: history.Refused, Status: 503},
+			{Kind: history.WatchCut, Event: 2, Skipped: "text/html is not understood"},
+		},
 	}
 	for _, want := range []history.Request{full, {ID: 2, Start: full.Start}} {
 		var line bytes.Buffer
@@ -177,5 +183,33 @@ func TestBill(t *testing.T) {
 	require.Contains(t, byAgent, "total                                 6 ")
 	for line := range strings.Lines(byAgent) {
 		require.Equal(t, strings.TrimRight(line, " \n")+"\n", line, "no spaces at the end")
+	}
+}
+
+func TestWhatWasDoneToARequest(t *testing.T) {
+	stop, delay := history.Injection{Kind: history.ControllerStopped}, history.Injection{Kind: history.Delayed, Duration: time.Second}
+	refusal := history.Injection{Kind: history.Refused, Status: 503}
+	for name, c := range map[string]struct {
+		injected                    []history.Injection
+		text                        string
+		disturbed, slow, toldToStop bool
+	}{
+		"nothing":                {},
+		"a delay":                {[]history.Injection{delay}, "delayed by 1s", true, true, false},
+		"a refusal":              {[]history.Injection{refusal}, "refused with 503", true, false, false},
+		"a delay and a refusal":  {[]history.Injection{delay, refusal}, "delayed by 1s, refused with 503", true, false, false},
+		"a stop":                 {[]history.Injection{stop}, "controller told to stop before it", true, false, true},
+		"a stop and a delay":     {[]history.Injection{stop, delay}, "controller told to stop before it, delayed by 1s", true, false, true},
+		"a stop and a refusal":   {[]history.Injection{stop, refusal}, "controller told to stop before it, refused with 503", true, false, false},
+		"what could not be done": {[]history.Injection{{Kind: history.WatchCut, Event: 2, Skipped: "it is XML"}}, "cut at event 2: not done, as it is XML", true, false, false},
+		"what nobody knows":      {[]history.Injection{{Kind: "tickled"}}, "tickled", true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := history.Request{Injected: c.injected}
+			require.Equal(t, c.text, r.Injections())
+			require.Equal(t, c.disturbed, r.IsDisturbed())
+			require.Equal(t, c.slow, r.IsOnlySlow())
+			require.Equal(t, c.toldToStop, r.OnlyToldToStop())
+		})
 	}
 }

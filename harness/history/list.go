@@ -17,7 +17,7 @@ func (h *History) WriteRequests(w io.Writer) error {
 			status = fmt.Sprint(r.Status)
 		}
 		fmt.Fprintf(table, "%.3fs\t%s\t%s\t%s\t%s\t%s\n",
-			r.Start.Sub(h.Requests[0].Start).Seconds(), r.Verb, r.What(), r.Object(), status, r.Fault)
+			r.Start.Sub(h.Requests[0].Start).Seconds(), r.Verb, r.What(), r.Object(), status, r.Injections())
 	}
 	return table.Flush()
 }

@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -70,9 +69,12 @@ type Request struct {
 	RVAfter  string `json:"rvAfter,omitempty"`
 	UID      string `json:"uid,omitempty"` // of the object in the answer, where known
 
-	NoOp   bool   `json:"noop,omitempty"`   // a write that succeeded and left the object at the resourceVersion that it had
-	DryRun bool   `json:"dryRun,omitempty"` // asked for with dryRun, so nothing was meant to change
-	Fault  string `json:"fault,omitempty"`  // what the recorder did to it on purpose; "" for nothing
+	NoOp   bool `json:"noop,omitempty"`   // a write that succeeded and left the object at the resourceVersion that it had
+	DryRun bool `json:"dryRun,omitempty"` // asked for with dryRun, so nothing was meant to change
+
+	// Injected is what the recorder did to the request on purpose, in the order in which the request met it;
+	// empty for a request that the recorder left alone.
+	Injected []Injection `json:"injected,omitempty"`
 }
 
 // Event is an event of a watch, as it was passed on to the client.
@@ -126,14 +128,6 @@ func (r Request) Failed() bool {
 	return r.Error != "" || r.Status == 0 || r.Status >= http.StatusBadRequest
 }
 
-// DelayedBy is how a Fault begins that is no more than a delay. Several have ", " between them.
-const DelayedBy = "delayed by "
-
-// IsOnlySlow says whether something was done to the request, but no more than to have it wait.
-func (r Request) IsOnlySlow() bool {
-	return strings.HasPrefix(r.Fault, DelayedBy) && !strings.Contains(r.Fault, ", ")
-}
-
 // IsWrite says whether the request asked for a change of what is stored, whatever came of it. It is
 // false for a dry run, for the questions that are asked with a create (token reviews, access reviews, a
 // ServiceAccount's token), and for what only passes through the API server to a container or a port.
@@ -173,7 +167,7 @@ type plainRequest Request // without methods
 // MarshalJSON writes Duration as milliseconds.
 func (r Request) MarshalJSON() ([]byte, error) {
 	r.Start = r.Start.UTC()
-	return marshal(requestJSON{(*plainRequest)(&r), float64(r.Duration) / float64(time.Millisecond)})
+	return marshal(requestJSON{(*plainRequest)(&r), milliseconds(r.Duration)})
 }
 
 // marshal leaves the "&" of URIs readable.
@@ -201,7 +195,7 @@ func (r *Request) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &parsed); err != nil {
 		return err
 	}
-	r.Duration = time.Duration(math.Round(parsed.Milliseconds * float64(time.Millisecond)))
+	r.Duration = ofMilliseconds(parsed.Milliseconds)
 	return nil
 }
 

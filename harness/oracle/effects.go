@@ -37,7 +37,7 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 	}
 	deleted := map[string]bool{} // by UID
 	for _, r := range h.Requests {
-		isDisturbed := r.Fault != "" && !r.IsOnlySlow() && (r.Verb == "watch" || r.Status >= http.StatusBadRequest)
+		isDisturbed := r.IsDisturbed() && !r.IsOnlySlow() && (r.Verb == "watch" || r.Status >= http.StatusBadRequest)
 		if isDisturbed || r.Error != "" || r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests {
 			e.Excused++
 		}
@@ -61,7 +61,7 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 			if r.Verb == "delete" {
 				deleted[r.UID] = true
 			}
-		case isDone || (r.Fault == "" || r.IsOnlySlow()) && r.Error == "" && r.Status >= http.StatusBadRequest && r.Status < http.StatusInternalServerError &&
+		case isDone || (!r.IsDisturbed() || r.IsOnlySlow()) && r.Error == "" && r.Status >= http.StatusBadRequest && r.Status < http.StatusInternalServerError &&
 			r.Status != http.StatusTooManyRequests:
 			e.Needless++
 		}

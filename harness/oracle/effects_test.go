@@ -2,8 +2,10 @@ package oracle_test
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +19,18 @@ func frontend(resource, name string) string {
 		return "frontend-*"
 	}
 	return name
+}
+
+// What was done to a request.
+var (
+	slow        = []history.Injection{{Kind: history.Delayed, Duration: 2 * time.Second}}
+	late        = []history.Injection{{Kind: history.EventsLate, Duration: 2 * time.Second}}
+	requestLost = []history.Injection{{Kind: history.RequestLost}}
+	replyLost   = []history.Injection{{Kind: history.ReplyLost}}
+)
+
+func refused(status int) []history.Injection {
+	return []history.Injection{{Kind: history.Refused, Status: status}}
 }
 
 func TestEffects(t *testing.T) {
@@ -34,20 +48,20 @@ func TestEffects(t *testing.T) {
 		"no answer":     {func(r *history.Request) { r.Error = "broken off" }, oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
 		"an error":      {func(r *history.Request) { r.Status = 500 }, oracle.Effects{Excused: 1}},
 		"too many":      {func(r *history.Request) { r.Status = 429 }, oracle.Effects{Excused: 1}},
-		"refused":       {func(r *history.Request) { r.Status, r.Fault = 403, "refused with 403" }, oracle.Effects{Excused: 1}},
-		"refused badly": {func(r *history.Request) { r.Status, r.Fault = 500, "refused with 500" }, oracle.Effects{Excused: 1}},
-		"slow":          {func(r *history.Request) { r.Status, r.Fault = 200, "delayed by 2s" }, oracle.Effects{Did: map[string]int{deletes: 1}}},
-		"a slow no-op":  {func(r *history.Request) { r.Status, r.NoOp, r.Fault = 200, true, "delayed by 2s" }, oracle.Effects{Needless: 1}},
-		"too slow":      {func(r *history.Request) { r.Status, r.Fault = 404, "delayed by 2s" }, oracle.Effects{Needless: 1}},
-		"slow and lost": {func(r *history.Request) { r.Fault, r.Error = "delayed by 2s, request lost", "broken off" }, oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
-		"a slow watch":  {func(r *history.Request) { r.Status, r.Verb, r.Fault = 200, "watch", "late by 2s" }, oracle.Effects{Excused: 1}},
+		"refused":       {func(r *history.Request) { r.Status, r.Injected = 403, refused(403) }, oracle.Effects{Excused: 1}},
+		"refused badly": {func(r *history.Request) { r.Status, r.Injected = 500, refused(500) }, oracle.Effects{Excused: 1}},
+		"slow":          {func(r *history.Request) { r.Status, r.Injected = 200, slow }, oracle.Effects{Did: map[string]int{deletes: 1}}},
+		"a slow no-op":  {func(r *history.Request) { r.Status, r.NoOp, r.Injected = 200, true, slow }, oracle.Effects{Needless: 1}},
+		"too slow":      {func(r *history.Request) { r.Status, r.Injected = 404, slow }, oracle.Effects{Needless: 1}},
+		"slow and lost": {func(r *history.Request) { r.Injected, r.Error = slices.Concat(slow, requestLost), "broken off" }, oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
+		"a slow watch":  {func(r *history.Request) { r.Status, r.Verb, r.Injected = 200, "watch", late }, oracle.Effects{Excused: 1}},
 		"half an answer": {func(r *history.Request) { r.Status, r.Error = 200, "unexpected EOF" },
 			oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
 		"a lost reply": {func(r *history.Request) {
-			r.Status, r.Fault, r.Error, r.RVAfter = 200, "reply lost", "broken off", "7"
+			r.Status, r.Injected, r.Error, r.RVAfter = 200, replyLost, "broken off", "7"
 		},
 			oracle.Effects{Did: map[string]int{deletes: 1}, Excused: 1}},
-		"a lost request": {func(r *history.Request) { r.Fault, r.Error = "request lost", "broken off" },
+		"a lost request": {func(r *history.Request) { r.Injected, r.Error = requestLost, "broken off" },
 			oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
 		"of a subresource": {func(r *history.Request) { r.Status, r.Subresource, r.Verb = 200, "status", "update" },
 			oracle.Effects{Did: map[string]int{"update pods/status frontend-*": 1}}},
@@ -59,11 +73,11 @@ func TestEffects(t *testing.T) {
 		"no write":               {func(r *history.Request) { r.Status, r.Verb = 200, "get" }, oracle.Effects{}},
 		"a dry run":              {func(r *history.Request) { r.Status, r.DryRun = 200, true }, oracle.Effects{}},
 		"what cannot be read":    {func(r *history.Request) { r.Status, r.Verb = 404, "get" }, oracle.Effects{}},
-		"a read that is refused": {func(r *history.Request) { r.Status, r.Verb, r.Fault = 500, "list", "refused with 500" }, oracle.Effects{Excused: 1}},
+		"a read that is refused": {func(r *history.Request) { r.Status, r.Verb, r.Injected = 500, "list", refused(500) }, oracle.Effects{Excused: 1}},
 		"an event":               {func(r *history.Request) { r.Status, r.Verb, r.Resource = 201, "create", "events" }, oracle.Effects{}},
 		"a lease":                {func(r *history.Request) { r.Status, r.Verb, r.Resource = 200, "update", "leases" }, oracle.Effects{}},
 		"an event that is refused": {func(r *history.Request) {
-			r.Status, r.Verb, r.Resource, r.Fault = 500, "create", "events", "refused with 500"
+			r.Status, r.Verb, r.Resource, r.Injected = 500, "create", "events", refused(500)
 		},
 			oracle.Effects{Excused: 1}},
 		"an event of the newer group": {func(r *history.Request) {
@@ -110,13 +124,13 @@ func TestEventsAndLeasesCountWhereTheyAreWatched(t *testing.T) {
 
 func TestEffectsAddUp(t *testing.T) {
 	h := &history.History{Requests: []history.Request{
-		{Verb: "delete", Resource: "pods", Name: "frontend-x", Status: 500, Fault: "refused with 500"},
+		{Verb: "delete", Resource: "pods", Name: "frontend-x", Status: 500, Injected: refused(500)},
 		{Verb: "delete", Resource: "pods", Name: "frontend-x", Status: 200},
 		{Verb: "delete", Resource: "pods", Name: "frontend-y", Error: "broken off"},
 		{Verb: "delete", Resource: "pods", Name: "frontend-y", Status: 200},
 		{Verb: "delete", Resource: "pods", Name: "frontend-y", Status: 404},
 		// It was touched meanwhile, so its version is another; but it was on its way out already.
-		{Verb: "delete", Resource: "pods", Name: "frontend-z", Status: 200, UID: "z", RVBefore: "1", RVAfter: "2", Fault: "reply lost", Error: "broken off"},
+		{Verb: "delete", Resource: "pods", Name: "frontend-z", Status: 200, UID: "z", RVBefore: "1", RVAfter: "2", Injected: replyLost, Error: "broken off"},
 		{Verb: "patch", Resource: "pods", Name: "frontend-z", Status: 200, UID: "z", RVBefore: "3", RVAfter: "4"},
 		{Verb: "delete", Resource: "pods", Name: "frontend-z", Status: 200, UID: "z", RVBefore: "2", RVAfter: "4"},
 		{Verb: "delete", Resource: "pods", Name: "frontend-z", Status: 200, UID: "another z", RVBefore: "8", RVAfter: "9"},

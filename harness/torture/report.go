@@ -134,7 +134,7 @@ func story(h *history.History) []string {
 			requests = append(requests, r)
 		}
 	}
-	at := slices.IndexFunc(requests, func(r history.Request) bool { return r.Fault != "" })
+	at := slices.IndexFunc(requests, func(r history.Request) bool { return r.IsDisturbed() })
 	const before, after = 2, 4
 	if at < 0 {
 		at = len(requests) - 1

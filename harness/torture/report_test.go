@@ -81,7 +81,7 @@ func small() *Report {
 		{Start: at(10), Verb: "list", Resource: "pods", Status: 200},
 		{Start: at(20), Verb: "list", Resource: "configmaps", Status: 200},
 		{Start: at(30), Verb: "watch", Resource: "pods", Status: 200},
-		{Start: at(1040), Verb: "delete", Resource: "pods", Namespace: "shop", Name: "a", Fault: "request lost", Error: "broken off"},
+		{Start: at(1040), Verb: "delete", Resource: "pods", Namespace: "shop", Name: "a", Injected: []history.Injection{{Kind: history.RequestLost}}, Error: "broken off"},
 		{Start: at(1050), Verb: "patch", Group: "apps", Resource: "deployments", Subresource: "status", Namespace: "shop", Name: "d", Status: 200},
 	}}
 	for range 9 {

@@ -127,7 +127,7 @@ func (r *runner) do(ctx context.Context, a *arena, plan Plan) (Outcome, observed
 	if one.controller != nil {
 		outcome.Log = one.controller.Log()
 	}
-	outcome.Missed = len(plan.Faults) > 0 && !slices.ContainsFunc(outcome.History.Requests, func(q history.Request) bool { return q.Fault != "" })
+	outcome.Missed = len(plan.Faults) > 0 && !slices.ContainsFunc(outcome.History.Requests, history.Request.IsDisturbed)
 	var v verdict
 	switch silent := (*SilentError)(nil); {
 	case ctx.Err() != nil:
@@ -207,7 +207,7 @@ func (r *run) do(ctx context.Context) (seen observed, err error) {
 		return seen, verdict{NoStop, wrong}
 	}
 	for _, q := range r.recording.History().Requests {
-		if q.Status == 0 && q.Error != "" && apiproxy.OnlyToldToStop(q.Fault) && !r.isAside(q.Resource) {
+		if q.Status == 0 && q.Error != "" && q.OnlyToldToStop() && !r.isAside(q.Resource) {
 			return seen, verdict{NoStop, fmt.Sprintf("it cuts off what it is at when it is told to stop (%s %s %s)", q.Verb, q.What(), within(q.Object(), r.namespace))}
 		}
 	}
@@ -398,7 +398,7 @@ func (r *run) excuse(status int, started time.Time) bool {
 		if !q.Start.Before(started) && !q.Failed() {
 			return false
 		}
-		disturbed = disturbed || q.Fault != "" || q.Error != ""
+		disturbed = disturbed || q.IsDisturbed() || q.Error != ""
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -609,7 +609,7 @@ func (r *run) quiet(ctx context.Context) (*history.History, error) {
 			return nil, err
 		}
 		quiet := r.recording.History().Between(from, time.Time{})
-		if try == enough || !slices.ContainsFunc(quiet.Requests, func(q history.Request) bool { return q.Fault != "" }) {
+		if try == enough || !slices.ContainsFunc(quiet.Requests, history.Request.IsDisturbed) {
 			return quiet, nil
 		}
 	}
@@ -655,7 +655,7 @@ func (r *run) lateEvents() (count int) {
 		return math.MaxInt / 2 // who cannot connect is not heard of
 	}
 	for _, q := range r.recording.History().Requests {
-		if q.Resource == "events" && (q.Failed() || q.Fault != "") {
+		if q.Resource == "events" && (q.Failed() || q.IsDisturbed()) {
 			count++
 		}
 	}

@@ -31,8 +31,8 @@ func TestExcuse(t *testing.T) {
 		q.Start = started.Add(time.Duration(s) * time.Second)
 		return q
 	}
-	fine, refused, broken := history.Request{Status: 200}, history.Request{Fault: "refused with 500", Status: 500}, history.Request{Error: "broken off"}
-	slow, missing := history.Request{Fault: "delayed by 2s", Status: 200}, history.Request{Status: 404}
+	fine, refused, broken := history.Request{Status: 200}, history.Request{Injected: []history.Injection{{Kind: history.Refused, Status: 500}}, Status: 500}, history.Request{Error: "broken off"}
+	slow, missing := history.Request{Injected: []history.Injection{{Kind: history.Delayed, Duration: 2 * time.Second}}, Status: 200}, history.Request{Status: 404}
 	for name, c := range map[string]struct {
 		mayExit, status int
 		requests        []history.Request
@@ -107,7 +107,7 @@ func TestJudgeEventsAtRest(t *testing.T) {
 		"as undisturbed":   {3, 3, 0, nil, ""},
 		"more":             {0, 1, 0, []history.Request{{Verb: "create", Resource: "events", Status: 201}}, "1 Events in 2s in which nothing happens; undisturbed there are 0"},
 		"one that failed":  {0, 1, 0, []history.Request{{Verb: "create", Resource: "events", Status: 500}}, ""},
-		"one that is slow": {0, 1, 0, []history.Request{{Verb: "create", Resource: "events", Status: 201, Fault: "delayed by 2s"}}, ""},
+		"one that is slow": {0, 1, 0, []history.Request{{Verb: "create", Resource: "events", Status: 201, Injected: []history.Injection{{Kind: history.Delayed, Duration: 2 * time.Second}}}}, ""},
 		"looked again":     {0, 2, 2, nil, ""},
 		"another failed":   {0, 1, 0, []history.Request{{Verb: "create", Resource: "pods", Status: 500}}, "1 Events in 2s"},
 	} {
@@ -129,7 +129,7 @@ func TestJudgeEventsAtRest(t *testing.T) {
 func TestTriesOfCreates(t *testing.T) {
 	var requests []history.Request
 	for range 3 {
-		requests = append(requests, history.Request{Verb: "create", Resource: "pods", Fault: "refused with 500", Status: 500})
+		requests = append(requests, history.Request{Verb: "create", Resource: "pods", Injected: []history.Injection{{Kind: history.Refused, Status: 500}}, Status: 500})
 	}
 	r := recorded(&Scenario{MostTries: 2, Resources: []string{"pods"}}, requests...)
 	r.parts = []time.Time{{}}

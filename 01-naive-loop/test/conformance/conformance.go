@@ -348,7 +348,7 @@ func triesAgain(s *scene) error {
 	if err := replacesPods(s); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(s.writes(), func(r history.Request) bool { return r.Fault != "" }) {
+	if !slices.ContainsFunc(s.writes(), history.Request.IsDisturbed) {
 		return errors.New("no deletion was refused, so nothing was tried again")
 	}
 	return nil

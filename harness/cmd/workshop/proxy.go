@@ -148,10 +148,10 @@ func runProxy(ctx context.Context, f proxyFlags) (err error) {
 // sayFault says what was done on purpose. Of the two records of a watch, it is the first that counts.
 func sayFault(record history.Record) {
 	r := record.Request
-	if r == nil || r.Fault == "" || r.Verb == "watch" && r.Status == http.StatusOK && !r.Open {
+	if r == nil || !r.IsDisturbed() || r.Verb == "watch" && r.Status == http.StatusOK && !r.Open {
 		return
 	}
-	fmt.Fprintf(os.Stderr, "proxy: %s: %s\n", strings.TrimSpace(r.Verb+" "+r.What()+" "+r.Object()), r.Fault)
+	fmt.Fprintf(os.Stderr, "proxy: %s: %s\n", strings.TrimSpace(r.Verb+" "+r.What()+" "+r.Object()), r.Injections())
 }
 
 // proxyName is what a kubeconfig that we write calls its cluster and its user.

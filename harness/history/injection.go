@@ -1,0 +1,151 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Injection is one thing that the recorder did to a request on purpose.
+type Injection struct {
+	Kind InjectionKind `json:"kind"`
+
+	// Duration belongs to Delayed, Disconnected and EventsLate; it is 0 for all other kinds. In JSON it is
+	// "ms", in milliseconds.
+	Duration time.Duration `json:"-"`
+	// Status is the HTTP status of Refused, and 0 for all other kinds.
+	Status int `json:"status,omitempty"`
+	// After belongs to ControllerKilled and ControlPlaneKilled: true if the API server had answered the
+	// request by then, false if the request had not been sent on.
+	After bool `json:"after,omitempty"`
+	// Event is the number, from 1, of the event that WatchCut, WatchExpired, WatchUnobserved or WatchHeld
+	// was for. Bookmarks do not count. It is 0 for all other kinds.
+	Event int `json:"event,omitempty"`
+	// Skipped says why the recorder could not do it after all; it is "" if it was done.
+	Skipped string `json:"skipped,omitempty"`
+}
+
+// InjectionKind is what was done.
+type InjectionKind string
+
+// The kinds of injections, in the order in which a request meets them.
+const (
+	ControllerStopped  InjectionKind = "controller-stopped"   // the controller was asked to stop, and the request was sent on
+	Delayed            InjectionKind = "delayed"              // the request was held back for Duration
+	Disconnected       InjectionKind = "disconnected"         // all connections broke, and for Duration no client could connect
+	DoneLate           InjectionKind = "done-late"            // the connection broke, and the request was sent on afterwards
+	RequestLost        InjectionKind = "request-lost"         // the connection broke, and the request was not sent on
+	ReplyLost          InjectionKind = "reply-lost"           // the API server answered, and the client did not get the answer
+	ControllerKilled   InjectionKind = "controller-killed"    // see After
+	ControlPlaneKilled InjectionKind = "control-plane-killed" // see After
+	Refused            InjectionKind = "refused"              // the recorder answered with Status
+	EventsLate         InjectionKind = "events-late"          // each event reached the client Duration after it came
+	WatchCut           InjectionKind = "watch-cut"            // the watch broke off before Event
+	WatchExpired       InjectionKind = "watch-expired"        // in place of Event, the client got 410 Gone
+	WatchUnobserved    InjectionKind = "watch-unobserved"     // Event was left out when the object's next one had come
+	WatchHeld          InjectionKind = "watch-held"           // Event and all that followed were held back
+	NoBookmarks        InjectionKind = "no-bookmarks"         // bookmarks were left out
+)
+
+// injectionTexts has every kind.
+var injectionTexts = map[InjectionKind]func(Injection) string{
+	ControllerStopped:  func(Injection) string { return "controller told to stop before it" },
+	Delayed:            func(i Injection) string { return fmt.Sprintf("delayed by %s", i.Duration) },
+	Disconnected:       func(i Injection) string { return fmt.Sprintf("nobody can connect for %s", i.Duration) },
+	DoneLate:           func(Injection) string { return "done when the client had gone" },
+	RequestLost:        func(Injection) string { return "request lost" },
+	ReplyLost:          func(Injection) string { return "reply lost" },
+	ControllerKilled:   func(i Injection) string { return "controller killed " + i.beforeOrAfter() },
+	ControlPlaneKilled: func(i Injection) string { return "control plane killed " + i.beforeOrAfter() },
+	Refused:            func(i Injection) string { return fmt.Sprintf("refused with %d", i.Status) },
+	EventsLate:         func(i Injection) string { return fmt.Sprintf("events late by %s", i.Duration) },
+	WatchCut:           func(i Injection) string { return fmt.Sprintf("cut at event %d", i.Event) },
+	WatchExpired:       func(i Injection) string { return fmt.Sprintf("expired at event %d", i.Event) },
+	WatchUnobserved:    func(i Injection) string { return fmt.Sprintf("unobserved at event %d", i.Event) },
+	WatchHeld:          func(i Injection) string { return fmt.Sprintf("held at event %d", i.Event) },
+	NoBookmarks:        func(Injection) string { return "no bookmarks" },
+}
+
+func (i Injection) beforeOrAfter() string {
+	if i.After {
+		return "after it"
+	}
+	return "before it"
+}
+
+// String says in a few words what was done, such as "refused with 500".
+func (i Injection) String() string {
+	text := string(i.Kind)
+	if render, ok := injectionTexts[i.Kind]; ok {
+		text = render(i)
+	}
+	if i.Skipped != "" {
+		text += ": not done, as " + i.Skipped
+	}
+	return text
+}
+
+// IsDisturbed says whether the recorder did anything to the request on purpose.
+func (r Request) IsDisturbed() bool { return len(r.Injected) > 0 }
+
+// IsOnlySlow says whether the request was delayed on purpose, and nothing else was done to it.
+func (r Request) IsOnlySlow() bool {
+	return r.IsDisturbed() && !slices.ContainsFunc(r.Injected, func(i Injection) bool { return i.Kind != Delayed })
+}
+
+// OnlyToldToStop says whether the controller was asked to stop at this request, and nothing else was done to
+// the request but delay it. Whether such a request is answered is then up to the controller.
+func (r Request) OnlyToldToStop() bool {
+	stopped := false
+	for _, i := range r.Injected {
+		switch i.Kind {
+		case ControllerStopped:
+			stopped = true
+		case Delayed:
+		default:
+			return false
+		}
+	}
+	return stopped
+}
+
+// Injections says in words what was done to the request on purpose, or "".
+func (r Request) Injections() string {
+	var texts []string
+	for _, i := range r.Injected {
+		texts = append(texts, i.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// injectionJSON is an Injection with its duration in milliseconds.
+type injectionJSON struct {
+	*plainInjection
+	Milliseconds float64 `json:"ms,omitempty"`
+}
+
+type plainInjection Injection // without methods
+
+// MarshalJSON writes Duration as milliseconds.
+func (i Injection) MarshalJSON() ([]byte, error) {
+	return marshal(injectionJSON{(*plainInjection)(&i), milliseconds(i.Duration)})
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (i *Injection) UnmarshalJSON(data []byte) error {
+	parsed := injectionJSON{plainInjection: (*plainInjection)(i)}
+	if err := json.Unmarshal(data, &parsed); err != nil {
+		return err
+	}
+	i.Duration = ofMilliseconds(parsed.Milliseconds)
+	return nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func ofMilliseconds(ms float64) time.Duration {
+	return time.Duration(math.Round(ms * float64(time.Millisecond)))
+}
