@@ -402,7 +402,8 @@ func (l *lives) isWrong(alive []*samplecrdv1.Network) string {
 func faults(random *rand.Rand, lives int) (all []apiproxy.Fault) {
 	pause := func(most int) time.Duration { return time.Duration(1+random.IntN(most)) * time.Millisecond }
 	for n := 1; n <= 20*lives; n++ {
-		for _, f := range []apiproxy.Fault{{Verb: "patch", Resource: "networks"}, {Verb: "get", Resource: "networks"}, {Resource: "events"}} {
+		for _, match := range []apiproxy.Match{{Verb: "patch", Resource: "networks"}, {Verb: "get", Resource: "networks"}, {Resource: "events"}} {
+			f := apiproxy.Fault{Match: match}
 			f.From, f.To = n, n
 			switch random.IntN(8 * 8) {
 			case 0:
@@ -429,7 +430,7 @@ func faults(random *rand.Rand, lives int) (all []apiproxy.Fault) {
 	}
 	// Not two in a row: an informer waits long and longer before it watches again.
 	for n := 1; n < 50; n += 2 {
-		f := apiproxy.Fault{Verb: "watch", Resource: "networks", From: n, To: n}
+		f := apiproxy.Fault{Match: apiproxy.Match{Verb: "watch", Resource: "networks", From: n, To: n}}
 		switch random.IntN(6) {
 		case 0:
 			f.Watch, f.Event = apiproxy.WatchCut, 1+random.IntN(50)

@@ -419,7 +419,7 @@ func out64(text string) string { return base64.StdEncoding.EncodeToString([]byte
 // An informer is told late, and so it acts on what is no more.
 func TestLateInformer(t *testing.T) {
 	const late = 300 * time.Millisecond
-	p := newProxied(t, apiproxy.Fault{Verb: "watch", Resource: "configmaps", Late: late})
+	p := newProxied(t, apiproxy.Fault{Match: apiproxy.Match{Verb: "watch", Resource: "configmaps"}, Effect: apiproxy.Effect{Late: late}})
 	ctx, cancel := context.WithCancel(t.Context())
 	client, err := kubernetes.NewForConfig(p.Config())
 	require.NoError(t, err)

@@ -81,7 +81,7 @@ func tooOld() *metav1.Status {
 // patience is how long an unobserved event waits for the one that replaces it.
 const patience = 2 * time.Second
 
-// editor passes on a watch event by event, and does to it what the plan says.
+// editor passes on a watch event by event, and does to it what the injection says.
 type editor struct {
 	*exchange
 	format  format
@@ -105,7 +105,7 @@ type waiting struct {
 func (x *exchange) edit(response *http.Response, contentType string, write func([]byte) error) error {
 	format, ok := formats[contentType]
 	if !ok {
-		x.record.Injected = x.plan.injected(contentType + " is not understood")
+		x.record.Injected = x.injection.injected(contentType + " is not understood")
 		return x.watch(response, contentType, write)
 	}
 	e := &editor{exchange: x, format: format, write: write}
@@ -155,7 +155,7 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 			ended <- err // for the end
 			finished = nil
 			if !errors.Is(err, io.EOF) {
-				e.waiting = append(e.waiting, waiting{due: time.Now().Add(x.plan.late), last: true, err: err})
+				e.waiting = append(e.waiting, waiting{due: time.Now().Add(x.injection.late), last: true, err: err})
 			}
 		case <-timer:
 		case <-e.held:
@@ -172,15 +172,15 @@ func (e *editor) come(event []byte) error {
 	if err != nil {
 		return err
 	}
-	w := waiting{event: event, due: time.Now().Add(e.plan.late)}
+	w := waiting{event: event, due: time.Now().Add(e.injection.late)}
 	w.record = e.event(kind, m, 0)
 	if kind == "BOOKMARK" {
-		if e.plan.noBookmarks && !bytes.Contains(event, []byte(metav1.InitialEventsAnnotationKey)) {
+		if e.injection.noBookmarks && !bytes.Contains(event, []byte(metav1.InitialEventsAnnotationKey)) {
 			return nil
 		}
 	} else {
 		e.number++
-		if f := e.plan.watch; f != nil && e.number == max(1, f.Event) {
+		if f := e.injection.watch; f != nil && e.number == max(1, f.Event) {
 			switch f.Watch {
 			case WatchCut:
 				w = waiting{due: w.due, last: true, err: errOnPurpose}

@@ -41,8 +41,8 @@ type watched struct {
 }
 
 // inBothFormats runs a test with a watch in JSON and one in protobuf.
-func inBothFormats(t *testing.T, fault apiproxy.Fault, test func(w *watched)) {
-	fault.Verb = "watch"
+func inBothFormats(t *testing.T, effect apiproxy.Effect, test func(w *watched)) {
+	fault := apiproxy.Fault{Match: apiproxy.Match{Verb: "watch"}, Effect: effect}
 	for name, contentType := range map[string]string{"JSON": "application/json", "protobuf": "application/vnd.kubernetes.protobuf"} {
 		t.Run(name, func(t *testing.T) {
 			w := &watched{protobuf: name == "protobuf", pieces: make(chan string, 100)}
@@ -114,7 +114,7 @@ func (w *watched) sees(events ...string) {
 }
 
 func TestWatchIsCut(t *testing.T) {
-	inBothFormats(t, apiproxy.Fault{Watch: apiproxy.WatchCut, Event: 3}, func(w *watched) {
+	inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchCut, Event: 3}, func(w *watched) {
 		w.send("ADDED", "a", "1")
 		w.send("BOOKMARK", "a", "2")
 		w.send("MODIFIED", "a", "3")
@@ -127,7 +127,7 @@ func TestWatchIsCut(t *testing.T) {
 }
 
 func TestWatchExpires(t *testing.T) {
-	inBothFormats(t, apiproxy.Fault{Watch: apiproxy.WatchExpired, Event: 2}, func(w *watched) {
+	inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchExpired, Event: 2}, func(w *watched) {
 		w.send("ADDED", "a", "1")
 		w.send("MODIFIED", "a", "2")
 		w.sees("ADDED a 1", "ERROR 410 Expired", "end")
@@ -138,7 +138,7 @@ func TestWatchExpires(t *testing.T) {
 }
 
 func TestWithoutAnEventItIsTheFirst(t *testing.T) {
-	inBothFormats(t, apiproxy.Fault{Watch: apiproxy.WatchExpired}, func(w *watched) {
+	inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchExpired}, func(w *watched) {
 		w.send("ADDED", "a", "1")
 		w.sees("ERROR 410 Expired", "end")
 	})
@@ -159,7 +159,7 @@ func TestEventIsNotObserved(t *testing.T) {
 			[]string{"ADDED a 1", "MODIFIED a 2", "MODIFIED b 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBothFormats(t, apiproxy.Fault{Watch: apiproxy.WatchUnobserved, Event: c.at}, func(w *watched) {
+			inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchUnobserved, Event: c.at}, func(w *watched) {
 				for _, text := range c.sent {
 					parts := strings.Fields(text)
 					w.send(parts[0], parts[1], parts[2])
@@ -174,7 +174,7 @@ func TestEventIsNotObserved(t *testing.T) {
 
 // What is not observed does not make the client believe that it has seen what came later.
 func TestNothingOvertakesWhatIsNotObserved(t *testing.T) {
-	inBothFormats(t, apiproxy.Fault{Watch: apiproxy.WatchUnobserved, Event: 2}, func(w *watched) {
+	inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchUnobserved, Event: 2}, func(w *watched) {
 		w.send("ADDED", "a", "1")
 		w.send("MODIFIED", "a", "2")
 		w.send("ADDED", "b", "3")
@@ -186,7 +186,7 @@ func TestNothingOvertakesWhatIsNotObserved(t *testing.T) {
 }
 
 func TestAnUnobservedEventOfAWatchThatEnds(t *testing.T) {
-	inBothFormats(t, apiproxy.Fault{Watch: apiproxy.WatchUnobserved, Event: 1}, func(w *watched) {
+	inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchUnobserved, Event: 1}, func(w *watched) {
 		w.send("ADDED", "a", "1")
 		close(w.pieces)
 		w.sees("ADDED a 1", "end")
@@ -199,7 +199,7 @@ func TestEventsAreHeldUntilReleased(t *testing.T) {
 		"other faults": func(w *watched) { require.NoError(w.t, w.SetFaults()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBothFormats(t, apiproxy.Fault{Watch: apiproxy.WatchHeld, Event: 2}, func(w *watched) {
+			inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchHeld, Event: 2}, func(w *watched) {
 				w.Release() // of nothing
 				w.send("ADDED", "a", "1")
 				w.send("MODIFIED", "a", "2")
@@ -214,14 +214,14 @@ func TestEventsAreHeldUntilReleased(t *testing.T) {
 }
 
 func TestBookmarksAreWithheld(t *testing.T) {
-	inBothFormats(t, apiproxy.Fault{Watch: apiproxy.WatchNoBookmarks}, func(w *watched) {
+	inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchNoBookmarks}, func(w *watched) {
 		w.send("ADDED", "a", "1")
 		w.send("BOOKMARK", "a", "2")
 		w.send("MODIFIED", "a", "3")
 		w.sees("ADDED a 1", "MODIFIED a 3")
 	})
 	// But the one that an informer waits for to know that it has everything.
-	inBothFormats(t, apiproxy.Fault{Watch: apiproxy.WatchNoBookmarks}, func(w *watched) {
+	inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchNoBookmarks}, func(w *watched) {
 		if w.protobuf {
 			return // see the tests with a real API server
 		}
@@ -233,7 +233,7 @@ func TestBookmarksAreWithheld(t *testing.T) {
 
 func TestLateAndCut(t *testing.T) {
 	const late = 50 * time.Millisecond
-	inBothFormats(t, apiproxy.Fault{Late: late, Watch: apiproxy.WatchCut, Event: 2}, func(w *watched) {
+	inBothFormats(t, apiproxy.Effect{Late: late, Watch: apiproxy.WatchCut, Event: 2}, func(w *watched) {
 		start := time.Now()
 		w.send("ADDED", "a", "1")
 		w.send("MODIFIED", "a", "2")
@@ -246,21 +246,20 @@ func TestLateAndCut(t *testing.T) {
 // A reply is lost: it was done, it is recorded as done, and the client does not know.
 func TestLost(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault apiproxy.Fault
-		did   bool
-		said  string
+		effect apiproxy.Effect
+		did    bool
+		said   string
 	}{
-		"the request":                   {apiproxy.Fault{Lost: apiproxy.LostRequest}, false, "request lost"},
-		"the reply":                     {apiproxy.Fault{Lost: apiproxy.LostReply}, true, "reply lost"},
-		"the reply, and it is a 504":    {apiproxy.Fault{Lost: apiproxy.LostReply, Refuse: 504}, true, "reply lost, refused with 504"},
-		"the controller, and the reply": {apiproxy.Fault{Kill: apiproxy.After}, true, "controller killed after it"},
-		"the controller, before":        {apiproxy.Fault{Kill: apiproxy.Before}, false, "controller killed before it"},
-		"the control plane, after":      {apiproxy.Fault{Crash: apiproxy.After}, true, "control plane killed after it"},
-		"the control plane, before":     {apiproxy.Fault{Crash: apiproxy.Before}, false, "control plane killed before it"},
+		"the request":                   {apiproxy.Effect{Lost: apiproxy.LostRequest}, false, "request lost"},
+		"the reply":                     {apiproxy.Effect{Lost: apiproxy.LostReply}, true, "reply lost"},
+		"the reply, and it is a 504":    {apiproxy.Effect{Lost: apiproxy.LostReply, Refuse: 504}, true, "reply lost, refused with 504"},
+		"the controller, and the reply": {apiproxy.Effect{Kill: apiproxy.After}, true, "controller killed after it"},
+		"the controller, before":        {apiproxy.Effect{Kill: apiproxy.Before}, false, "controller killed before it"},
+		"the control plane, after":      {apiproxy.Effect{Crash: apiproxy.After}, true, "control plane killed after it"},
+		"the control plane, before":     {apiproxy.Effect{Crash: apiproxy.Before}, false, "control plane killed before it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var done atomic.Int64
-			c.fault.Verb, c.fault.From, c.fault.To = "update", 1, 1
 			w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
 				done.Add(1)
 				w.Header().Set("Content-Type", "application/json")
@@ -268,7 +267,7 @@ func TestLost(t *testing.T) {
 			})
 			var killed, crashed atomic.Int64
 			proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: w.memory.Record,
-				Faults: []apiproxy.Fault{c.fault},
+				Faults: []apiproxy.Fault{{Match: apiproxy.Match{Verb: "update", From: 1, To: 1}, Effect: c.effect}},
 				Kill:   func() { killed.Add(1 + 10*done.Load()) }, Crash: func() { crashed.Add(1 + 10*done.Load()) }})
 			require.NoError(t, err)
 			defer proxy.Stop()
@@ -279,7 +278,7 @@ func TestLost(t *testing.T) {
 			}
 			err = update()
 			require.Error(t, err)
-			require.Equal(t, c.fault.Refuse == 504, apierrors.IsTimeout(err), "%v", err)
+			require.Equal(t, c.effect.Refuse == 504, apierrors.IsTimeout(err), "%v", err)
 			require.Equal(t, c.did, done.Load() == 1)
 			r := w.only()
 			require.Equal(t, c.said, r.Injections())
@@ -295,8 +294,8 @@ func TestLost(t *testing.T) {
 			if c.did {
 				want = 11 // when it was done
 			}
-			require.Equal(t, c.fault.Kill != "", killed.Load() == want, "%d", killed.Load())
-			require.Equal(t, c.fault.Crash != "", crashed.Load() == want, "%d", crashed.Load())
+			require.Equal(t, c.effect.Kill != "", killed.Load() == want, "%d", killed.Load())
+			require.Equal(t, c.effect.Crash != "", crashed.Load() == want, "%d", crashed.Load())
 			require.NoError(t, update(), "the next one")
 		})
 	}
@@ -304,8 +303,8 @@ func TestLost(t *testing.T) {
 
 func TestThereMustBeSomethingToEnd(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
-	for _, fault := range []apiproxy.Fault{{Kill: apiproxy.Before}, {Crash: apiproxy.After}, {Stop: apiproxy.Before}} {
-		require.ErrorContains(t, w.SetFaults(fault), "there is nothing here that it could end")
+	for _, effect := range []apiproxy.Effect{{Kill: apiproxy.Before}, {Crash: apiproxy.After}, {Stop: apiproxy.Before}} {
+		require.ErrorContains(t, w.SetFaults(apiproxy.Fault{Effect: effect}), "there is nothing here that it could end")
 	}
 }
 
@@ -320,7 +319,7 @@ func TestDown(t *testing.T) {
 			case <-r.Context().Done():
 			}
 		}
-	}, apiproxy.Fault{Verb: "delete", From: 1, To: 1, Down: 300 * time.Millisecond})
+	}, apiproxy.Fault{Match: apiproxy.Match{Verb: "delete", From: 1, To: 1}, Effect: apiproxy.Effect{Down: 300 * time.Millisecond}})
 	defer close(release)
 	c := client(t, w.Config())
 	watching, err := c.Get(w.URL() + "/api/v1/pods?watch=1")
@@ -348,7 +347,7 @@ func TestDown(t *testing.T) {
 }
 
 func TestStopWhileDown(t *testing.T) {
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) {}, apiproxy.Fault{Down: time.Hour})
+	w := newWorld(t, func(http.ResponseWriter, *http.Request) {}, apiproxy.Fault{Effect: apiproxy.Effect{Down: time.Hour}})
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, "GET", w.URL()+"/version", nil)
@@ -362,7 +361,7 @@ func TestStopIsAskedForAndTheRequestGoesOn(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
 	var stopped atomic.Int64
 	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: w.memory.Record,
-		Faults: []apiproxy.Fault{{Stop: apiproxy.Before, From: 2, To: 2}}, Stop: func() { stopped.Add(1) }})
+		Faults: []apiproxy.Fault{{Match: apiproxy.Match{From: 2, To: 2}, Effect: apiproxy.Effect{Stop: apiproxy.Before}}}, Stop: func() { stopped.Add(1) }})
 	require.NoError(t, err)
 	defer proxy.Stop()
 	for range 3 {
@@ -375,7 +374,7 @@ func TestStopIsAskedForAndTheRequestGoesOn(t *testing.T) {
 
 func TestFor(t *testing.T) {
 	const long = 50 * time.Millisecond
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) {}, apiproxy.Fault{From: 2, Refuse: 500, For: long})
+	w := newWorld(t, func(http.ResponseWriter, *http.Request) {}, apiproxy.Fault{Match: apiproxy.Match{From: 2}, Effect: apiproxy.Effect{Refuse: 500, For: long}})
 	statusOf := func() int {
 		response, _ := w.do("GET", "/version", "")
 		return response.StatusCode

@@ -29,12 +29,12 @@ import (
 
 // exchange is a request on its way.
 type exchange struct {
-	proxy  *Proxy
-	writer http.ResponseWriter
-	in     *http.Request
-	ctx    context.Context // ends when the client goes away or the proxy stops; its cause says which
-	as     *identity
-	plan   plan
+	proxy     *Proxy
+	writer    http.ResponseWriter
+	in        *http.Request
+	ctx       context.Context // ends when the client goes away or the proxy stops; its cause says which
+	as        *identity
+	injection injection
 
 	record history.Request
 	latest string // the highest resourceVersion of the resource that had been seen when it was sent on
@@ -56,8 +56,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	x.describe()
 	x.record.ID = p.lastID.Add(1)
 	x.record.Start = start
-	x.plan = p.plan(x.record)
-	x.record.Injected = x.plan.injected("")
+	x.injection = p.inject(x.record)
+	x.record.Injected = x.injection.injected("")
 
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer context.AfterFunc(p.ctx, func() { cancel(errStopped) })()
@@ -65,7 +65,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	defer cancel(nil)
 	x.ctx = ctx
 
-	if x.plan.lost == LostLate {
+	if x.injection.lost == LostLate {
 		x.sendLater()
 		panic(http.ErrAbortHandler)
 	}
@@ -165,30 +165,30 @@ func (x *exchange) isStream() bool {
 
 // serve returns an error if the client is to see its connection break.
 func (x *exchange) serve() error {
-	if x.plan.stop {
+	if x.injection.stop {
 		x.proxy.stop()
 	}
-	if x.plan.delay > 0 {
+	if x.injection.delay > 0 {
 		select {
-		case <-time.After(x.plan.delay):
+		case <-time.After(x.injection.delay):
 		case <-x.ctx.Done():
 			return context.Cause(x.ctx)
 		}
 	}
 	switch {
-	case x.plan.down != 0:
-		x.proxy.gate.close(x.plan.down)
+	case x.injection.down != 0:
+		x.proxy.gate.close(x.injection.down)
 		return errOnPurpose
-	case x.plan.kill == Before:
+	case x.injection.kill == Before:
 		x.proxy.kill()
 		return errOnPurpose
-	case x.plan.crash == Before:
+	case x.injection.crash == Before:
 		x.proxy.crash()
 		return errOnPurpose
-	case x.plan.lost == LostRequest:
+	case x.injection.lost == LostRequest:
 		return errOnPurpose
-	case x.plan.refusal != nil && !x.plan.losesReply():
-		return x.refuse(x.plan.refusal)
+	case x.injection.refusal != nil && !x.injection.losesReply():
+		return x.refuse(x.injection.refusal)
 	}
 	if isUpgrade(x.in) {
 		return x.upgrade()
@@ -202,7 +202,7 @@ func (x *exchange) serve() error {
 	defer response.Body.Close()
 	x.record.Status = response.StatusCode
 	x.learn(body)
-	if x.plan.losesReply() {
+	if x.injection.losesReply() {
 		return x.lose(response)
 	}
 	return x.reply(response)
@@ -220,15 +220,15 @@ func (x *exchange) lose(response *http.Response) error {
 		return err
 	}
 	switch {
-	case x.plan.kill == After:
+	case x.injection.kill == After:
 		x.proxy.kill()
-	case x.plan.crash == After:
+	case x.injection.crash == After:
 		x.proxy.crash()
-	case x.plan.refusal != nil:
+	case x.injection.refusal != nil:
 		status, received := x.record.Status, x.record.Received
-		err := x.refuse(x.plan.refusal)
+		err := x.refuse(x.injection.refusal)
 		x.record.Status, x.record.Received = status, received
-		x.record.Error = fmt.Sprintf("the client was answered %d", x.plan.refusal.Refuse)
+		x.record.Error = fmt.Sprintf("the client was answered %d", x.injection.refusal.Refuse)
 		return err
 	}
 	return errOnPurpose
@@ -285,7 +285,7 @@ func (x *exchange) forward(body *prefix) (*http.Response, error) {
 		out.Body = nil
 	}
 	dropHopByHop(out.Header)
-	if x.record.Verb == "watch" && x.plan.editsWatch() {
+	if x.record.Verb == "watch" && x.injection.editsWatch() {
 		out.Header.Del("Accept-Encoding") // events that are compressed together cannot be taken apart
 	}
 	if out.Header.Get("User-Agent") == "" {
@@ -404,7 +404,7 @@ func (x *exchange) reply(response *http.Response) error {
 		}
 		return nil
 	}
-	if isWatch && x.plan.editsWatch() {
+	if isWatch && x.injection.editsWatch() {
 		return x.edit(response, contentType, write)
 	}
 	if isWatch {

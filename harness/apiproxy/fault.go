@@ -14,60 +14,69 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// Fault is something that goes wrong on purpose: which requests it befalls, and what befalls them.
-// Several faults may befall the same request. Delays add up, the latest lateness wins, and of each other
-// kind the first one does.
+// Fault is something that goes wrong on purpose: an Effect on the requests that Match. Several faults may
+// apply to the same request. Then their delays add up, the longest Late and Down count, and of every other effect
+// the first fault that has it counts.
 type Fault struct {
-	// What the request is, as in a [history.Request]; "" is for any. Name is that of the request's path,
-	// which has none in a create. Agent is how the User-Agent begins.
+	Match
+	Effect
+}
+
+// Match says which requests a fault is for.
+type Match struct {
+	// These are compared with the fields of a [history.Request]; "" matches any request. Name is the name in the
+	// request's path, which has none in a create. Agent is a prefix of the User-Agent.
 	Verb, Group, Resource, Subresource, Namespace, Name, Agent string
 
-	// From and To choose among the requests that match, by number, from 1, inclusive, in the order in
-	// which they come. From 0 is the first; To 0 is no end.
+	// From and To choose by number among the requests that match all of the above: both are inclusive, and the
+	// requests are numbered from 1 as they arrive. From 0 means from the first; To 0 means without end.
 	From, To int
+}
 
-	// Refuse is the HTTP status, 400 to 599, to answer with, and a matching Status object. The request
-	// never reaches the API server, unless Lost is "reply".
+// Effect is what a fault does to a request. The fields that name an effect of their own (Refuse, Delay, Late, Lost,
+// Down, Kill, Crash, Stop, Watch) may be combined.
+type Effect struct {
+	// Refuse is the HTTP status, 400 to 599, that the proxy answers with, together with a matching Status object.
+	// The request does not reach the API server, unless Lost is LostReply.
 	Refuse int
-	// RetryAfter, of a refusal with 429 or 5xx, is when the client is told to try again, in whole seconds.
-	// Without it, client-go does not retry by itself.
+	// RetryAfter is the Retry-After header of a refusal with 429 or 5xx, rounded up to whole seconds. Without it,
+	// client-go does not retry by itself.
 	RetryAfter time.Duration
 
-	// Delay is how long the request waits before it is sent on.
+	// Delay is how long the proxy waits before it sends the request on.
 	Delay time.Duration
 
-	// Late, of a watch, is how long after it came each event reaches the client. They keep their order.
+	// Late is how long the proxy holds back each event of a watch. Events keep their order.
 	Late time.Duration
 
-	// Lost is what does not arrive: LostRequest, LostReply or LostLate. The client's request breaks off; it cannot
-	// know which of the two it was. A lost reply with Refuse is answered with that status instead: as with
-	// 504, which says that it took too long, while in truth it was done.
+	// Lost is what gets lost: LostRequest, LostReply or LostLate. The client sees its connection break, and cannot
+	// tell which of them it was. LostReply with Refuse does not break the connection but answers with that status:
+	// with 504, the client is told of a timeout although the API server has done what it was asked.
 	Lost string
 
-	// Down is for how long nobody can connect, from this request on. All connections break, this
-	// request's too, before it has reached the API server.
+	// Down is for how long no client can connect. All connections break when the request arrives, its own included,
+	// and the API server does not get the request.
 	Down time.Duration
 
-	// Kill and Crash call Options.Kill, which is to kill the controller, and Options.Crash, which is to kill
-	// the control plane: Before the request is sent on, or After the API server has answered. The client
-	// gets no answer.
+	// Kill and Crash call Options.Kill, which kills the controller, and Options.Crash, which kills the control
+	// plane: Before the request is sent on, or After the API server has answered it. Either way the client gets no
+	// answer.
 	Kill, Crash string
 
-	// Stop, which is Before, calls Options.Stop, which is to ask the controller to stop. The request goes on:
-	// what a controller is at when it is asked to stop, it should finish.
+	// Stop calls Options.Stop, which asks the controller to shut down, Before the request is sent on. The request
+	// goes on: a controller that is asked to stop should finish its in-flight work.
 	Stop string
 
-	// For is for how long requests are befallen, from the first that is. 0 is for ever.
+	// For is how long the fault lasts, from the first request that it applies to; 0 means without end.
 	For time.Duration
 
-	// Watch is what happens to a watch at one of its events: one of the Watch constants. The number of the
-	// event, from 1, is Event; bookmarks do not count, because they come when they like. Event 0 is the
-	// first.
+	// Watch is what happens to a watch: one of the Watch constants. Event is the number of the event at which it
+	// happens, from 1; 0 means the first. Bookmarks do not count, because the API server sends them when it likes.
 	Watch string
 	Event int
 }
 
-// What Fault.Lost, Kill, Crash and Watch may be; "" is for nothing.
+// The values of Effect.Lost, Kill, Crash, Stop and Watch; "" means no such effect.
 const (
 	LostRequest = "request" // the API server never hears of it
 	LostReply   = "reply"   // the API server does what it was asked, and nobody hears of that
@@ -336,8 +345,8 @@ func (f *counted) over() bool {
 	return f.For != 0 && now-f.first.Load() > int64(f.For)
 }
 
-// plan is what is to go wrong with one request.
-type plan struct {
+// injection is the decision what to do to one request: what all faults that apply to it come to.
+type injection struct {
 	delay, late, down time.Duration
 	refusal           *Fault // or nil
 	lost, kill, crash string
@@ -346,9 +355,9 @@ type plan struct {
 	noBookmarks       bool
 }
 
-// plan counts a request and returns what is to go wrong with it.
-func (p *Proxy) plan(r history.Request) plan {
-	var todo plan
+// inject counts a request with every fault that matches it, and returns what to do to it.
+func (p *Proxy) inject(r history.Request) injection {
+	var todo injection
 	for _, f := range p.currentFaults() {
 		if !f.matches(r) {
 			continue
@@ -378,11 +387,11 @@ func (p *Proxy) plan(r history.Request) plan {
 }
 
 // editsWatch says whether something is to be done to the events.
-func (p plan) editsWatch() bool { return p.late != 0 || p.watch != nil || p.noBookmarks }
+func (i injection) editsWatch() bool { return i.late != 0 || i.watch != nil || i.noBookmarks }
 
 // losesReply says whether the client is not to get the API server's answer.
-func (p plan) losesReply() bool {
-	return p.lost == LostReply || p.lost == LostLate || p.kill == After || p.crash == After
+func (i injection) losesReply() bool {
+	return i.lost == LostReply || i.lost == LostLate || i.kill == After || i.crash == After
 }
 
 // watchKinds is how what a fault does to a watch is recorded.
@@ -390,29 +399,29 @@ var watchKinds = map[string]history.InjectionKind{
 	WatchCut: history.WatchCut, WatchExpired: history.WatchExpired, WatchUnobserved: history.WatchUnobserved, WatchHeld: history.WatchHeld,
 }
 
-// injected is the plan as it is recorded. skipped says why nothing is done to the events of the watch, or "".
-func (p plan) injected(skipped string) []history.Injection {
+// injected is the injection as it is recorded. skipped says why nothing is done to the events of the watch, or "".
+func (i injection) injected(skipped string) []history.Injection {
 	var all []history.Injection
-	add := func(is bool, i history.Injection) {
+	add := func(is bool, one history.Injection) {
 		if is {
-			all = append(all, i)
+			all = append(all, one)
 		}
 	}
-	add(p.stop, history.Injection{Kind: history.ControllerStopped})
-	add(p.delay != 0, history.Injection{Kind: history.Delayed, Duration: p.delay})
-	add(p.down != 0, history.Injection{Kind: history.Disconnected, Duration: p.down})
-	add(p.lost == LostLate, history.Injection{Kind: history.DoneLate})
-	add(p.lost == LostRequest, history.Injection{Kind: history.RequestLost})
-	add(p.lost == LostReply, history.Injection{Kind: history.ReplyLost})
-	add(p.kill != "", history.Injection{Kind: history.ControllerKilled, After: p.kill == After})
-	add(p.crash != "", history.Injection{Kind: history.ControlPlaneKilled, After: p.crash == After})
-	if p.refusal != nil {
-		add(true, history.Injection{Kind: history.Refused, Status: p.refusal.Refuse})
+	add(i.stop, history.Injection{Kind: history.ControllerStopped})
+	add(i.delay != 0, history.Injection{Kind: history.Delayed, Duration: i.delay})
+	add(i.down != 0, history.Injection{Kind: history.Disconnected, Duration: i.down})
+	add(i.lost == LostLate, history.Injection{Kind: history.DoneLate})
+	add(i.lost == LostRequest, history.Injection{Kind: history.RequestLost})
+	add(i.lost == LostReply, history.Injection{Kind: history.ReplyLost})
+	add(i.kill != "", history.Injection{Kind: history.ControllerKilled, After: i.kill == After})
+	add(i.crash != "", history.Injection{Kind: history.ControlPlaneKilled, After: i.crash == After})
+	if i.refusal != nil {
+		add(true, history.Injection{Kind: history.Refused, Status: i.refusal.Refuse})
 	}
-	add(p.late != 0, history.Injection{Kind: history.EventsLate, Duration: p.late, Skipped: skipped})
-	if p.watch != nil {
-		add(true, history.Injection{Kind: watchKinds[p.watch.Watch], Event: max(1, p.watch.Event), Skipped: skipped})
+	add(i.late != 0, history.Injection{Kind: history.EventsLate, Duration: i.late, Skipped: skipped})
+	if i.watch != nil {
+		add(true, history.Injection{Kind: watchKinds[i.watch.Watch], Event: max(1, i.watch.Event), Skipped: skipped})
 	}
-	add(p.noBookmarks, history.Injection{Kind: history.NoBookmarks, Skipped: skipped})
+	add(i.noBookmarks, history.Injection{Kind: history.NoBookmarks, Skipped: skipped})
 	return all
 }

@@ -22,25 +22,25 @@ import (
 
 func TestParseFault(t *testing.T) {
 	for text, want := range map[string]apiproxy.Fault{
-		"verb=delete,resource=pods,nth=2,refuse=500": {Verb: "delete", Resource: "pods", From: 2, To: 2, Refuse: 500},
-		"verb=watch,resource=pods,late=2s":           {Verb: "watch", Resource: "pods", Late: 2 * time.Second},
-		"verb=delete,delay=2s":                       {Verb: "delete", Delay: 2 * time.Second},
-		"nth=1-6,refuse=429,retry-after=1s":          {From: 1, To: 6, Refuse: 429, RetryAfter: time.Second},
-		"nth=3-,delay=1m0s":                          {From: 3, Delay: time.Minute},
-		"verb=update,group=apps,resource=deployments,subresource=status,namespace=a,name=b,agent=shop/,refuse=409": {Verb: "update",
-			Group: "apps", Resource: "deployments", Subresource: "status", Namespace: "a", Name: "b", Agent: "shop/", Refuse: 409},
-		"refuse=503,delay=10ms":                     {Refuse: 503, Delay: 10 * time.Millisecond},
-		"verb=patch,nth=3,lost=reply":               {Verb: "patch", From: 3, To: 3, Lost: apiproxy.LostReply},
-		"verb=patch,refuse=504,lost=reply":          {Verb: "patch", Refuse: 504, Lost: apiproxy.LostReply},
-		"verb=get,lost=request":                     {Verb: "get", Lost: apiproxy.LostRequest},
-		"verb=create,delay=1s,lost=late":            {Verb: "create", Delay: time.Second, Lost: apiproxy.LostLate},
-		"nth=2-,down=1s":                            {From: 2, Down: time.Second},
-		"verb=delete,nth=1,kill=before":             {Verb: "delete", From: 1, To: 1, Kill: apiproxy.Before},
-		"verb=delete,refuse=500,for=5s":             {Verb: "delete", Refuse: 500, For: 5 * time.Second},
-		"verb=delete,nth=1,stop=before":             {Verb: "delete", From: 1, To: 1, Stop: apiproxy.Before},
-		"verb=delete,nth=1,crash=after":             {Verb: "delete", From: 1, To: 1, Crash: apiproxy.After},
-		"verb=watch,nth=1,watch=unobserved,event=3": {Verb: "watch", From: 1, To: 1, Watch: apiproxy.WatchUnobserved, Event: 3},
-		"verb=watch,late=1s,watch=no-bookmarks":     {Verb: "watch", Late: time.Second, Watch: apiproxy.WatchNoBookmarks},
+		"verb=delete,resource=pods,nth=2,refuse=500": {Match: apiproxy.Match{Verb: "delete", Resource: "pods", From: 2, To: 2}, Effect: apiproxy.Effect{Refuse: 500}},
+		"verb=watch,resource=pods,late=2s":           {Match: apiproxy.Match{Verb: "watch", Resource: "pods"}, Effect: apiproxy.Effect{Late: 2 * time.Second}},
+		"verb=delete,delay=2s":                       {Match: apiproxy.Match{Verb: "delete"}, Effect: apiproxy.Effect{Delay: 2 * time.Second}},
+		"nth=1-6,refuse=429,retry-after=1s":          {Match: apiproxy.Match{From: 1, To: 6}, Effect: apiproxy.Effect{Refuse: 429, RetryAfter: time.Second}},
+		"nth=3-,delay=1m0s":                          {Match: apiproxy.Match{From: 3}, Effect: apiproxy.Effect{Delay: time.Minute}},
+		"verb=update,group=apps,resource=deployments,subresource=status,namespace=a,name=b,agent=shop/,refuse=409": {Match: apiproxy.Match{Verb: "update", Group: "apps", Resource: "deployments", Subresource: "status",
+			Namespace: "a", Name: "b", Agent: "shop/"}, Effect: apiproxy.Effect{Refuse: 409}},
+		"refuse=503,delay=10ms":                     {Effect: apiproxy.Effect{Refuse: 503, Delay: 10 * time.Millisecond}},
+		"verb=patch,nth=3,lost=reply":               {Match: apiproxy.Match{Verb: "patch", From: 3, To: 3}, Effect: apiproxy.Effect{Lost: apiproxy.LostReply}},
+		"verb=patch,refuse=504,lost=reply":          {Match: apiproxy.Match{Verb: "patch"}, Effect: apiproxy.Effect{Refuse: 504, Lost: apiproxy.LostReply}},
+		"verb=get,lost=request":                     {Match: apiproxy.Match{Verb: "get"}, Effect: apiproxy.Effect{Lost: apiproxy.LostRequest}},
+		"verb=create,delay=1s,lost=late":            {Match: apiproxy.Match{Verb: "create"}, Effect: apiproxy.Effect{Delay: time.Second, Lost: apiproxy.LostLate}},
+		"nth=2-,down=1s":                            {Match: apiproxy.Match{From: 2}, Effect: apiproxy.Effect{Down: time.Second}},
+		"verb=delete,nth=1,kill=before":             {Match: apiproxy.Match{Verb: "delete", From: 1, To: 1}, Effect: apiproxy.Effect{Kill: apiproxy.Before}},
+		"verb=delete,refuse=500,for=5s":             {Match: apiproxy.Match{Verb: "delete"}, Effect: apiproxy.Effect{Refuse: 500, For: 5 * time.Second}},
+		"verb=delete,nth=1,stop=before":             {Match: apiproxy.Match{Verb: "delete", From: 1, To: 1}, Effect: apiproxy.Effect{Stop: apiproxy.Before}},
+		"verb=delete,nth=1,crash=after":             {Match: apiproxy.Match{Verb: "delete", From: 1, To: 1}, Effect: apiproxy.Effect{Crash: apiproxy.After}},
+		"verb=watch,nth=1,watch=unobserved,event=3": {Match: apiproxy.Match{Verb: "watch", From: 1, To: 1}, Effect: apiproxy.Effect{Watch: apiproxy.WatchUnobserved, Event: 3}},
+		"verb=watch,late=1s,watch=no-bookmarks":     {Match: apiproxy.Match{Verb: "watch"}, Effect: apiproxy.Effect{Late: time.Second, Watch: apiproxy.WatchNoBookmarks}},
 	} {
 		t.Run(text, func(t *testing.T) {
 			got, err := apiproxy.ParseFault(text)
@@ -52,8 +52,8 @@ func TestParseFault(t *testing.T) {
 	spaced, err := apiproxy.ParseFault("verb=get, delay=1s")
 	require.NoError(t, err)
 	require.Equal(t, "verb=get,delay=1s", spaced.String())
-	require.Equal(t, "nth=1-2,delay=1s", apiproxy.Fault{To: 2, Delay: time.Second}.String())
-	require.Equal(t, "nth=1,delay=1s", apiproxy.Fault{To: 1, Delay: time.Second}.String())
+	require.Equal(t, "nth=1-2,delay=1s", apiproxy.Fault{Match: apiproxy.Match{To: 2}, Effect: apiproxy.Effect{Delay: time.Second}}.String())
+	require.Equal(t, "nth=1,delay=1s", apiproxy.Fault{Match: apiproxy.Match{To: 1}, Effect: apiproxy.Effect{Delay: time.Second}}.String())
 }
 
 func TestParseFaultRefuses(t *testing.T) {
@@ -125,7 +125,7 @@ func TestRefuse(t *testing.T) {
 		for _, contentType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 			t.Run(fmt.Sprint(code, " ", contentType), func(t *testing.T) {
 				w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the API server") },
-					apiproxy.Fault{Verb: "update", Refuse: code})
+					apiproxy.Fault{Match: apiproxy.Match{Verb: "update"}, Effect: apiproxy.Effect{Refuse: code}})
 				config := w.Config()
 				config.ContentType = contentType
 				_, err := clientset(t, config).CoreV1().ConfigMaps("shop").Update(t.Context(),
@@ -150,7 +150,7 @@ func TestRetryAfter(t *testing.T) {
 			w := newWorld(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}`)
-			}, apiproxy.Fault{From: 1, To: 1, Refuse: 503, RetryAfter: c.after})
+			}, apiproxy.Fault{Match: apiproxy.Match{From: 1, To: 1}, Effect: apiproxy.Effect{Refuse: 503, RetryAfter: c.after}})
 			_, err := clientset(t, w.Config()).CoreV1().ConfigMaps("shop").Get(t.Context(), "a", metav1.GetOptions{})
 			require.Equal(t, c.after == 0, apierrors.IsServiceUnavailable(err), "%v", err)
 			require.Len(t, w.memory.History().Requests, c.requests)
@@ -161,33 +161,31 @@ func TestRetryAfter(t *testing.T) {
 func TestFaultsChoose(t *testing.T) {
 	const path = "/apis/apps/v1/namespaces/shop/deployments/frontend"
 	for name, c := range map[string]struct {
-		fault apiproxy.Fault
+		match apiproxy.Match
 		want  string // for six requests: + is answered, - is refused
 	}{
-		"any":               {apiproxy.Fault{}, "------"},
-		"the second":        {apiproxy.Fault{From: 2, To: 2}, "+-++++"},
-		"some":              {apiproxy.Fault{From: 2, To: 4}, "+---++"},
-		"up to":             {apiproxy.Fault{To: 2}, "--++++"},
-		"from":              {apiproxy.Fault{From: 5}, "++++--"},
-		"verb":              {apiproxy.Fault{Verb: "get"}, "------"},
-		"other verb":        {apiproxy.Fault{Verb: "list"}, "++++++"},
-		"group":             {apiproxy.Fault{Group: "apps"}, "------"},
-		"other group":       {apiproxy.Fault{Group: "batch"}, "++++++"},
-		"resource":          {apiproxy.Fault{Resource: "deployments"}, "------"},
-		"other resource":    {apiproxy.Fault{Resource: "pods"}, "++++++"},
-		"other subresource": {apiproxy.Fault{Subresource: "status"}, "++++++"},
-		"namespace":         {apiproxy.Fault{Namespace: "shop"}, "------"},
-		"other namespace":   {apiproxy.Fault{Namespace: "sho"}, "++++++"},
-		"name":              {apiproxy.Fault{Name: "frontend"}, "------"},
-		"other name":        {apiproxy.Fault{Name: "front"}, "++++++"},
-		"agent":             {apiproxy.Fault{Agent: "shop/"}, "------"},
-		"other agent":       {apiproxy.Fault{Agent: "hop"}, "++++++"},
-		"all of it": {apiproxy.Fault{Verb: "get", Group: "apps", Resource: "deployments", Namespace: "shop", Name: "frontend",
-			Agent: "shop", From: 3, To: 3}, "++-+++"},
+		"any":               {apiproxy.Match{}, "------"},
+		"the second":        {apiproxy.Match{From: 2, To: 2}, "+-++++"},
+		"some":              {apiproxy.Match{From: 2, To: 4}, "+---++"},
+		"up to":             {apiproxy.Match{To: 2}, "--++++"},
+		"from":              {apiproxy.Match{From: 5}, "++++--"},
+		"verb":              {apiproxy.Match{Verb: "get"}, "------"},
+		"other verb":        {apiproxy.Match{Verb: "list"}, "++++++"},
+		"group":             {apiproxy.Match{Group: "apps"}, "------"},
+		"other group":       {apiproxy.Match{Group: "batch"}, "++++++"},
+		"resource":          {apiproxy.Match{Resource: "deployments"}, "------"},
+		"other resource":    {apiproxy.Match{Resource: "pods"}, "++++++"},
+		"other subresource": {apiproxy.Match{Subresource: "status"}, "++++++"},
+		"namespace":         {apiproxy.Match{Namespace: "shop"}, "------"},
+		"other namespace":   {apiproxy.Match{Namespace: "sho"}, "++++++"},
+		"name":              {apiproxy.Match{Name: "frontend"}, "------"},
+		"other name":        {apiproxy.Match{Name: "front"}, "++++++"},
+		"agent":             {apiproxy.Match{Agent: "shop/"}, "------"},
+		"other agent":       {apiproxy.Match{Agent: "hop"}, "++++++"},
+		"all of it":         {apiproxy.Match{Verb: "get", Group: "apps", Resource: "deployments", Namespace: "shop", Name: "frontend", Agent: "shop", From: 3, To: 3}, "++-+++"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.fault.Refuse = 500
-			w := newWorld(t, func(http.ResponseWriter, *http.Request) {}, c.fault)
+			w := newWorld(t, func(http.ResponseWriter, *http.Request) {}, apiproxy.Fault{Match: c.match, Effect: apiproxy.Effect{Refuse: 500}})
 			var got strings.Builder
 			for range 6 {
 				response, _ := w.do("GET", path, "", "User-Agent", "shop/v1")
@@ -201,9 +199,9 @@ func TestFaultsChoose(t *testing.T) {
 // Each fault counts the requests that it is for, whatever others do to them.
 func TestFaultsTogether(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {},
-		apiproxy.Fault{From: 2, To: 2, Refuse: 500},
-		apiproxy.Fault{From: 2, To: 3, Refuse: 503},
-		apiproxy.Fault{From: 3, To: 3, Delay: time.Millisecond})
+		apiproxy.Fault{Match: apiproxy.Match{From: 2, To: 2}, Effect: apiproxy.Effect{Refuse: 500}},
+		apiproxy.Fault{Match: apiproxy.Match{From: 2, To: 3}, Effect: apiproxy.Effect{Refuse: 503}},
+		apiproxy.Fault{Match: apiproxy.Match{From: 3, To: 3}, Effect: apiproxy.Effect{Delay: time.Millisecond}})
 	var got []string
 	for range 4 {
 		response, _ := w.do("GET", "/version", "")
@@ -216,7 +214,7 @@ func TestFaultsTogether(t *testing.T) {
 func TestDelay(t *testing.T) {
 	const delay = 50 * time.Millisecond
 	var came time.Time
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) { came = time.Now() }, apiproxy.Fault{Delay: delay})
+	w := newWorld(t, func(http.ResponseWriter, *http.Request) { came = time.Now() }, apiproxy.Fault{Effect: apiproxy.Effect{Delay: delay}})
 	start := time.Now()
 	response, _ := w.do("GET", "/version", "")
 	require.Equal(t, 200, response.StatusCode)
@@ -227,7 +225,7 @@ func TestDelay(t *testing.T) {
 
 func TestClientDoesNotWaitForADelay(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the API server") },
-		apiproxy.Fault{Delay: time.Hour})
+		apiproxy.Fault{Effect: apiproxy.Effect{Delay: time.Hour}})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, "DELETE", w.URL()+"/api/v1/namespaces/shop/pods/a", nil)
@@ -241,7 +239,7 @@ func TestClientDoesNotWaitForADelay(t *testing.T) {
 
 func TestStopDoesNotWaitForADelay(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the API server") },
-		apiproxy.Fault{Verb: "get", Delay: time.Hour})
+		apiproxy.Fault{Match: apiproxy.Match{Verb: "get"}, Effect: apiproxy.Effect{Delay: time.Hour}})
 	failed := make(chan error)
 	go func() {
 		_, err := client(t, w.Config()).Get(w.URL() + "/version")
@@ -263,7 +261,7 @@ func TestLate(t *testing.T) {
 			_, _ = io.WriteString(w, added(fmt.Sprint(i+1)))
 			w.(http.Flusher).Flush()
 		}
-	}, apiproxy.Fault{Verb: "watch", Late: late})
+	}, apiproxy.Fault{Match: apiproxy.Match{Verb: "watch"}, Effect: apiproxy.Effect{Late: late}})
 	response, err := client(t, w.Config()).Get(w.URL() + "/api/v1/pods?watch=1")
 	require.NoError(t, err)
 	defer response.Body.Close()
@@ -295,7 +293,7 @@ func TestLateForever(t *testing.T) {
 			w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, added("1"))
-			}, apiproxy.Fault{Verb: "watch", Late: time.Hour})
+			}, apiproxy.Fault{Match: apiproxy.Match{Verb: "watch"}, Effect: apiproxy.Effect{Late: time.Hour}})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			request, err := http.NewRequestWithContext(ctx, "GET", w.URL()+"/api/v1/pods?watch=1", nil)

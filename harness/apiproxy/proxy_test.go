@@ -599,7 +599,7 @@ func TestOutside(t *testing.T) {
 	var memory history.Memory
 	p, err := apiproxy.Start(t.Context(), apiproxy.Options{
 		Upstream: &rest.Config{Host: server.URL}, Record: memory.Record, Outside: "cloud",
-		Faults: []apiproxy.Fault{{Group: "cloud", Resource: "networks", Verb: "delete", Refuse: 409}},
+		Faults: []apiproxy.Fault{{Match: apiproxy.Match{Group: "cloud", Resource: "networks", Verb: "delete"}, Effect: apiproxy.Effect{Refuse: 409}}},
 	})
 	require.NoError(t, err)
 	defer p.Stop()
@@ -639,7 +639,7 @@ func TestDoneLate(t *testing.T) {
 	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		heard <- r.Method + " " + string(body)
-	}, apiproxy.Fault{Verb: "create", Lost: apiproxy.LostLate, Delay: 100 * time.Millisecond})
+	}, apiproxy.Fault{Match: apiproxy.Match{Verb: "create"}, Effect: apiproxy.Effect{Lost: apiproxy.LostLate, Delay: 100 * time.Millisecond}})
 	request, err := http.NewRequestWithContext(t.Context(), "POST", w.URL()+"/api/v1/namespaces/a/pods", strings.NewReader("a pod"))
 	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+w.Config().BearerToken)
@@ -663,7 +663,7 @@ func TestStartRefuses(t *testing.T) {
 		`outside is "a/b"`:                        {Upstream: w.upstream, Outside: "a/b"},
 		"address already in use":                  {Upstream: w.upstream, Listen: strings.TrimPrefix(w.URL(), "https://")},
 		"listen: ":                                {Upstream: w.upstream, Listen: "nonsense"},
-		`fault "verb=get": it does not say what`:  {Upstream: w.upstream, Faults: []apiproxy.Fault{{Verb: "get"}}},
+		`fault "verb=get": it does not say what`:  {Upstream: w.upstream, Faults: []apiproxy.Fault{{Match: apiproxy.Match{Verb: "get"}}}},
 		"use the proxy's certificate":             {Upstream: w.upstream, Keys: &apiproxy.Keys{}},
 		"find the API server's address":           {Upstream: &rest.Config{Host: "http://[::1"}},
 		"make a client of":                        {Upstream: &rest.Config{Host: "https://localhost", TLSClientConfig: rest.TLSClientConfig{CAFile: "/nowhere"}}},

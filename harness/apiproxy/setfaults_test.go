@@ -16,7 +16,7 @@ func TestSetFaults(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	defer upstream.Close()
-	second := apiproxy.Fault{Verb: "delete", From: 2, To: 2, Refuse: 500}
+	second := apiproxy.Fault{Match: apiproxy.Match{Verb: "delete", From: 2, To: 2}, Effect: apiproxy.Effect{Refuse: 500}}
 	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{
 		Upstream: &rest.Config{Host: upstream.URL}, Faults: []apiproxy.Fault{second},
 	})
@@ -44,9 +44,9 @@ func TestSetFaults(t *testing.T) {
 	require.Equal(t, []int{200, 200, 200}, three(), "the second one has been")
 	require.NoError(t, proxy.SetFaults(second))
 	require.Equal(t, []int{200, 500, 200}, three(), "the same fault counts from 1 again")
-	require.ErrorContains(t, proxy.SetFaults(second, apiproxy.Fault{Refuse: 200}), `fault "refuse=200": `)
+	require.ErrorContains(t, proxy.SetFaults(second, apiproxy.Fault{Effect: apiproxy.Effect{Refuse: 200}}), `fault "refuse=200": `)
 	require.Equal(t, []int{200, 200, 200}, three(), "a fault that makes no sense changes nothing, not even the counts")
-	require.NoError(t, proxy.SetFaults(apiproxy.Fault{Refuse: 503}))
+	require.NoError(t, proxy.SetFaults(apiproxy.Fault{Effect: apiproxy.Effect{Refuse: 503}}))
 	require.Equal(t, []int{503, 503, 503}, three(), "the new fault replaces the old one")
 	require.NoError(t, proxy.SetFaults())
 	require.Equal(t, []int{200, 200, 200}, three())

@@ -1,5 +1,9 @@
-// Package mutants puts bugs into a controller, one at a time, and looks whether torture finds them and names the
-// right cause. The bugs are patches. Each says what is wrong, when that shows, and which verdicts are right.
+// Package mutants puts bugs into a controller, one at a time, and checks that torture finds them.
+//
+//   - A bug is a patch, whose header says what is wrong, when that shows, and which verdicts are right.
+//   - A mutant is caught when a plan fails on it twice with the same verdict, the verdict is one that its header expects,
+//     and the controller without the bug passes the same plan on the same machine.
+//   - A mutant that does not build is one row of the report, not the end of it.
 package mutants
 
 import (
@@ -22,95 +26,166 @@ import (
 	"example.com/controllers/harness/torture"
 )
 
-// Mutant is a bug.
+// Mutant is a controller with a bug.
 type Mutant struct {
-	Name   string
-	Expect []torture.Verdict // any of them is right
-	bug    string            // what is wrong
-	patch  string            // its path; "" for no bug
+	Name   string            // of the patch, without ".patch"
+	Expect []torture.Verdict // those that are right
+	Bug    string            // what is wrong, in a sentence
+	patch  string            // its path; "" for the controller without a bug
 }
 
-// Result is what came of one.
+// Result is what torture said about a mutant.
 type Result struct {
 	Mutant
-	verdict torture.Verdict // of the first failure; "" if nothing was found
-	why     string
-	kind    string // of the plan that found it
-	took    time.Duration
+	buildErr error           // why it does not build, or nil
+	verdict  torture.Verdict // of the failure that was found, or Passed
+	message  string
+	kind     string          // of the plan that failed
+	control  torture.Verdict // of the controller without the bug, in the same plan
+	duration time.Duration
 
 	replays, same int // how often that plan was run again, and how often the verdict was the same
 }
 
 // String says what was found.
 func (r Result) String() string {
-	return fmt.Sprintf("%s: %q (%s), expected one of %q", r.Name, r.verdict, r.why, r.Expect)
+	switch {
+	case r.buildErr != nil:
+		return fmt.Sprintf("%s: does not build: %v", r.Name, r.buildErr)
+	case r.control != torture.Passed:
+		return fmt.Sprintf("%s: %s (%s), but the controller without the bug fails too: %s", r.Name, r.verdict, r.message, r.control)
+	}
+	return fmt.Sprintf("%s: %q (%s), expected one of %q. The bug: %s", r.Name, r.verdict, r.message, r.Expect, r.Bug)
 }
 
-// Caught says whether it was found, and the right cause named.
-func (r Result) Caught() bool { return slices.Contains(r.Expect, r.verdict) }
+// Caught reports whether the mutant was found, and the right cause was named.
+func (r Result) Caught() bool {
+	return r.buildErr == nil && slices.Contains(r.Expect, r.verdict) && r.control == torture.Passed
+}
 
-// Options say how mutants are put to torture.
+// Options say which mutants are put to torture, and how.
 type Options struct {
-	// Scenario has the controller without bugs.
+	// Scenario names the controller without bugs.
 	Scenario *torture.Scenario
 	Mutants  []Mutant
-	// Baseline is what is known of the scenario's controller; nil: it is found out first.
+	// Baseline is that of the controller without bugs; nil to learn it first.
 	Baseline *torture.Baseline
-	// Plans are those that show a mutant, by its name. For a mutant that is not among them, all are tried.
+	// Plans are plans that show a mutant, by its name. A mutant that is not among them is tried with all plans.
 	Plans map[string]torture.Plan
-	// AtOnce is how many of them there are at a time; 0 for what the machine allows.
+	// AtOnce is how many mutants are put to torture at a time; 0 for what the machine allows.
 	AtOnce int
-	// Replays is how often the plan that finds a mutant is run again, to see whether the verdict is the same.
+	// Replays is how often the plan that found a mutant is repeated, to see whether the verdict is always the same.
 	Replays  int
 	Progress io.Writer
 }
 
-// Run puts mutants to torture on control planes of its own.
+// Run puts mutants to torture in a Lab of their own.
 func Run(ctx context.Context, o Options) ([]Result, error) {
-	ring, err := torture.Open(ctx, 6, o.Progress)
+	lab, err := torture.Open(ctx, 6, o.Progress)
 	if err != nil {
 		return nil, err
 	}
-	results, err := RunOn(ctx, ring, o)
-	return results, errors.Join(err, ring.Close())
+	results, err := RunIn(ctx, lab, o)
+	return results, errors.Join(err, lab.Close())
 }
 
-// RunOn is Run on control planes that are there.
-func RunOn(ctx context.Context, ring *torture.Ring, o Options) ([]Result, error) {
+// RunIn is like [Run], in a Lab that is open.
+func RunIn(ctx context.Context, lab *torture.Lab, o Options) ([]Result, error) {
 	scratch, err := os.MkdirTemp("", "workshop-mutants-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	reference, err := build(ctx, o.Scenario, scratch, Mutant{Name: "none"})
+	program, err := build(ctx, o.Scenario, scratch, Mutant{Name: "none"})
 	if err != nil {
 		return nil, err
 	}
 	if o.AtOnce == 0 {
 		o.AtOnce = max(1, torture.Capacity()/runsEach)
 	}
+	correct := torture.Options{Scenario: o.Scenario, Command: command(o.Scenario, program), Progress: o.Progress}
 	if o.Baseline == nil {
-		if o.Baseline, err = ring.Learn(ctx, torture.Options{Scenario: o.Scenario, Command: command(o.Scenario, reference)}); err != nil {
+		if o.Baseline, err = lab.Learn(ctx, correct); err != nil {
 			return nil, err
 		}
 	}
+	correct.Baseline, correct.Parallel, correct.Progress = o.Baseline, runsEach, io.Discard
 	return o.judgeAll(ctx, func(ctx context.Context, m Mutant) (Result, error) {
-		program, err := build(ctx, o.Scenario, scratch, m)
-		if err != nil {
-			return Result{}, err
-		}
-		options := torture.Options{
-			Scenario: o.Scenario, Command: command(o.Scenario, program), Reference: command(o.Scenario, reference), Baseline: o.Baseline,
-			FirstOnly: true, Most: mostPlans, Parallel: runsEach, Progress: io.Discard,
-		}
-		if plan, ok := o.Plans[m.Name]; ok {
-			options.Plans = []torture.Plan{plan}
-		}
-		return judge(ctx, ring, options, m, o.Replays)
+		return o.judge(ctx, lab, correct, m, scratch)
 	})
 }
 
-// Read reads the patches of a directory: all, or those with the names in only, which has commas between them.
+// maxPlans is how many plans a mutant has to survive to count as not found. It is some of each kind.
+const maxPlans = 200
+
+// runsEach is how many runs of one mutant there are at a time.
+const runsEach = 6
+
+// judge builds a mutant and puts it to torture. correct are the options for the controller without the bug.
+func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Options, m Mutant, scratch string) (Result, error) {
+	begin := time.Now()
+	result := Result{Mutant: m}
+	program, err := build(ctx, o.Scenario, scratch, m)
+	if ctx.Err() != nil {
+		return result, context.Cause(ctx)
+	}
+	if err != nil {
+		result.buildErr = err
+		return result, nil
+	}
+	mutant := correct
+	mutant.Command, mutant.Reference = command(o.Scenario, program), correct.Command
+	plan, err := o.find(ctx, lab, mutant, &result)
+	result.duration = time.Since(begin)
+	if err != nil || result.verdict == torture.Passed {
+		return result, err
+	}
+	correct.Plans = []torture.Plan{plan}
+	control, err := lab.Run(ctx, correct)
+	if err != nil {
+		return result, fmt.Errorf("the controller without the bug: %w", err)
+	}
+	result.control = control.Outcomes[0].Verdict
+	if o.Replays == 0 {
+		return result, nil
+	}
+	mutant.Plans = slices.Repeat([]torture.Plan{plan}, o.Replays)
+	again, err := lab.Run(ctx, mutant)
+	if err != nil {
+		return result, fmt.Errorf("mutant %s, again: %w", m.Name, err)
+	}
+	for _, outcome := range again.Outcomes {
+		result.replays++
+		if outcome.Verdict == result.verdict {
+			result.same++
+		}
+	}
+	return result, nil
+}
+
+// find returns the plan that shows a mutant, and notes what it showed. The simplest comes first: no fault at all.
+func (o Options) find(ctx context.Context, lab *torture.Lab, mutant torture.Options, result *Result) (torture.Plan, error) {
+	mutant.FirstOnly = true
+	attempts := [][]torture.Plan{{torture.NoFault}, nil} // nil: all
+	if plan, ok := o.Plans[result.Name]; ok {
+		attempts = [][]torture.Plan{{plan}}
+	}
+	for _, plans := range attempts {
+		mutant.Plans, mutant.MaxPlans = plans, maxPlans
+		report, err := lab.Run(ctx, mutant)
+		if err != nil {
+			return torture.Plan{}, fmt.Errorf("mutant %s: %w", result.Name, err)
+		}
+		if failures := report.Failures(); len(failures) > 0 {
+			first := failures[0]
+			result.verdict, result.message, result.kind = first.Verdict, first.Message, first.Plan.Kind
+			return first.Plan, nil
+		}
+	}
+	return torture.Plan{}, nil
+}
+
+// Read reads the patches in a directory: all of them, or those whose names are in only, separated by commas.
 func Read(dir, only string) ([]Mutant, error) {
 	dir, err := filepath.Abs(dir) // a patch is applied elsewhere
 	if err != nil {
@@ -153,40 +228,36 @@ func Read(dir, only string) ([]Mutant, error) {
 	return mutants, nil
 }
 
-// verdicts are what a patch may expect.
-var verdicts = []torture.Verdict{torture.Died, torture.NoStop, torture.Lost, torture.Different, torture.RuleBroken,
-	torture.TooMuch, torture.TooLittle, torture.NoRest}
-
-// read reads the head of a patch.
+// read reads the header of a patch.
 func read(name, text string) (Mutant, error) {
 	m := Mutant{Name: name}
 	head, _, ok := strings.Cut(text, "\n\n--- ")
 	if !ok {
-		return m, errors.New("a patch has a head, an empty line, and then the difference")
+		return m, errors.New("a patch must have a header, an empty line, and then the diff")
 	}
 	for line := range strings.SplitSeq(head, "\n") {
 		switch key, value, _ := strings.Cut(line, ": "); key {
 		case "Bug":
-			m.bug = value
+			m.Bug = value
 		case "Expect":
 			for word := range strings.SplitSeq(value, ", ") {
-				if !slices.Contains(verdicts, torture.Verdict(word)) {
+				if !slices.Contains(torture.Verdicts, torture.Verdict(word)) {
 					return m, fmt.Errorf("there is no verdict %q", word)
 				}
 				m.Expect = append(m.Expect, torture.Verdict(word))
 			}
 		}
 	}
-	if m.bug == "" || len(m.Expect) == 0 {
-		return m, errors.New("its head must have a line that begins with \"Bug:\", and one with \"Expect:\"")
+	if m.Bug == "" || len(m.Expect) == 0 {
+		return m, errors.New("its header must have a line that begins with \"Bug:\", and one with \"Expect:\"")
 	}
 	return m, nil
 }
 
-// build builds the controller with a bug in it, and returns the path of the program.
+// build builds a mutant in a copy of the controller's module, and returns the path of the program.
 func build(ctx context.Context, scenario *torture.Scenario, scratch string, m Mutant) (string, error) {
 	if scenario.Controller == nil || !strings.HasPrefix(scenario.Controller.Package, ".") {
-		return "", errors.New("the scenario has no controller of its own module that bugs could be put into")
+		return "", errors.New("the scenario has no controller with sources of its own, into which a bug could be put")
 	}
 	dir := filepath.Join(scratch, m.Name)
 	if err := copySources(scenario.Source(), dir); err != nil {
@@ -208,7 +279,7 @@ func build(ctx context.Context, scenario *torture.Scenario, scratch string, m Mu
 	return filepath.Join(dir, "controller"), nil
 }
 
-// copySources copies a module, without its tests and the modules in it.
+// copySources copies a module without its tests, and without the modules below it.
 func copySources(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -237,50 +308,12 @@ func copySources(from, to string) error {
 	})
 }
 
-// command runs a controller in the way of the scenario.
+// command returns the scenario's command for a program.
 func command(scenario *torture.Scenario, program string) []string {
 	return append([]string{program}, scenario.Controller.Args...)
 }
 
-// mostPlans is how many plans a mutant has to survive. It is some of each kind.
-const mostPlans = 200
-
-// runsEach is how many runs of one mutant there are at a time.
-const runsEach = 6
-
-// judge puts a mutant to torture until something is found, and runs what found it again.
-func judge(ctx context.Context, ring *torture.Ring, options torture.Options, m Mutant, replays int) (Result, error) {
-	begin := time.Now()
-	found, err := ring.Run(ctx, options)
-	if err != nil {
-		return Result{}, fmt.Errorf("mutant %s: %w", m.Name, err)
-	}
-	r := Result{Mutant: m, took: time.Since(begin)}
-	for _, failure := range found.Failures() {
-		if failure.Verdict != torture.NotPossible {
-			r.verdict, r.why, r.kind = failure.Verdict, failure.Why, failure.Plan.Kind
-			options.Faults = failure.Plan.Faults
-			break
-		}
-	}
-	if replays == 0 || len(options.Faults) == 0 { // it was found without any
-		return r, nil
-	}
-	options.FirstOnly, options.Most, options.Plans, options.Times = false, 0, nil, replays
-	again, err := ring.Run(ctx, options)
-	if err != nil {
-		return Result{}, fmt.Errorf("mutant %s, again: %w", m.Name, err)
-	}
-	for _, o := range again.Outcomes {
-		r.replays++
-		if o.Verdict == r.verdict {
-			r.same++
-		}
-	}
-	return r, nil
-}
-
-// judgeAll judges several at a time, and says how far it is.
+// judgeAll judges several mutants at a time, and prints how far it is.
 func (o Options) judgeAll(ctx context.Context, judge func(context.Context, Mutant) (Result, error)) ([]Result, error) {
 	results := make([]Result, len(o.Mutants))
 	group, ctx := errgroup.WithContext(ctx)
@@ -293,54 +326,64 @@ func (o Options) judgeAll(ctx context.Context, judge func(context.Context, Mutan
 			if results[i], err = judge(ctx, m); err != nil {
 				return err
 			}
-			r := results[i]
-			word := "caught"
+			r, word := results[i], "caught"
 			if !r.Caught() {
 				word = "NOT caught"
 			}
-			fmt.Fprintf(o.Progress, "mutants: %s: %s after %s: %s: %s: %s\n", r.Name, word, r.took.Round(time.Second), r.kind, r.verdict, r.why)
+			fmt.Fprintf(o.Progress, "mutants: %s: %s after %s: %s: %s: %s\n", r.Name, word, r.duration.Round(time.Second), r.kind, r.verdict, r.message)
 			return nil
 		})
 	}
 	return results, group.Wait()
 }
 
-// Report prints the score. It is an error if a mutant was not caught, or not with the same verdict again.
+// Report prints the results. Its error names the mutants that were not caught, or not with the same verdict each time.
 func Report(w io.Writer, results []Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "MUTANT\tVERDICT\tFOUND BY\tSECONDS\tAGAIN")
 	caught := 0
-	var missed, differed []string
+	var missed []Result
+	var unsteady []string
 	for _, r := range results {
 		verdict := string(r.verdict)
 		switch {
 		case r.Caught():
 			caught++
-		case r.verdict == torture.Well:
+		case r.buildErr != nil:
+			verdict = "DOES NOT BUILD"
+		case r.verdict == torture.Passed:
 			verdict = "NOT FOUND"
-			missed = append(missed, r.Name)
+		case r.control != torture.Passed:
+			verdict = fmt.Sprintf("%s, AS WITHOUT THE BUG", r.verdict)
 		default:
-			verdict = fmt.Sprintf("WRONG CAUSE: %s (%s)", r.verdict, r.why)
-			missed = append(missed, r.Name)
+			verdict = "WRONG CAUSE: " + string(r.verdict)
+		}
+		if !r.Caught() {
+			missed = append(missed, r)
 		}
 		again := ""
 		if r.replays > 0 {
 			again = fmt.Sprintf("%d of %d", r.same, r.replays)
 		}
 		if r.same < r.replays {
-			differed = append(differed, r.Name)
+			unsteady = append(unsteady, r.Name)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.0f\t%s\n", r.Name, verdict, r.kind, r.took.Seconds(), again)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.0f\t%s\n", r.Name, verdict, r.kind, r.duration.Seconds(), again)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%d of %d mutants caught, and the right cause named\n", caught, len(results))
-	if len(missed) > 0 {
-		return fmt.Errorf("not caught: %s", strings.Join(missed, ", "))
+	fmt.Fprintf(w, "\n%d of %d mutants caught, with the right cause\n", caught, len(results))
+	var names []string
+	for _, r := range missed {
+		fmt.Fprintf(w, "\n%s\n", r)
+		names = append(names, r.Name)
 	}
-	if len(differed) > 0 {
-		return fmt.Errorf("not the same verdict each time: %s", strings.Join(differed, ", "))
+	if len(missed) > 0 {
+		return fmt.Errorf("not caught: %s", strings.Join(names, ", "))
+	}
+	if len(unsteady) > 0 {
+		return fmt.Errorf("not the same verdict each time: %s", strings.Join(unsteady, ", "))
 	}
 	return nil
 }

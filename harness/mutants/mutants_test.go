@@ -1,6 +1,7 @@
 package mutants
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,9 +34,9 @@ func TestRead(t *testing.T) {
 	require.Equal(t, all[1:], one)
 	require.Equal(t, []torture.Verdict{torture.TooMuch, torture.Died}, one[0].Expect)
 	for text, want := range map[string]string{
-		"":                               "a patch has a head",
-		"Bug: x\n\n--- a\n":              `its head must have a line that begins with "Bug:", and one with "Expect:"`,
-		"Expect: died\n\n--- a\n":        `its head must have a line that begins with "Bug:"`,
+		"":                               "a patch must have a header",
+		"Bug: x\n\n--- a\n":              `its header must have a line that begins with "Bug:", and one with "Expect:"`,
+		"Expect: died\n\n--- a\n":        `its header must have a line that begins with "Bug:"`,
 		"Bug: x\nExpect: sad\n\n--- a\n": `there is no verdict "sad"`,
 	} {
 		write("m.patch", text)
@@ -62,12 +63,34 @@ func TestCopySources(t *testing.T) {
 	require.Equal(t, []string{"a.go", "cmd/b/main.go", "go.mod", "go.sum"}, copied)
 }
 
+// A mutant counts as caught only if the controller without the bug passes the same plan.
+func TestCaught(t *testing.T) {
+	m := Mutant{Name: "m", Bug: "it never looks", Expect: []torture.Verdict{torture.Died, torture.Lost}}
+	for name, c := range map[string]struct {
+		result Result
+		caught bool
+		says   string
+	}{
+		"with a verdict that it expects": {Result{verdict: torture.Lost}, true, "m: \"change lost\""},
+		"with another verdict":           {Result{verdict: torture.NoRest, message: "9 writes"}, false, `m: "does not come to rest" (9 writes), expected one of ["died" "change lost"]. The bug: it never looks`},
+		"not found":                      {Result{}, false, `m: "" (), expected one of ["died" "change lost"]. The bug: it never looks`},
+		"as without the bug":             {Result{verdict: torture.Lost, control: torture.Lost}, false, "m: change lost (), but the controller without the bug fails too: change lost"},
+		"does not build":                 {Result{buildErr: errors.New("exit status 1"), verdict: torture.Lost}, false, "m: does not build: exit status 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.result.Mutant = m
+			require.Equal(t, c.caught, c.result.Caught())
+			require.Contains(t, c.result.String(), c.says)
+		})
+	}
+}
+
 func TestReport(t *testing.T) {
 	m := Mutant{Name: "m", Expect: []torture.Verdict{torture.Died}}
 	for want, results := range map[string][]Result{
 		"":                               {{Mutant: m, verdict: torture.Died, kind: "slow"}, {Mutant: m, verdict: torture.Died, replays: 3, same: 3}},
 		"not caught: m":                  {{Mutant: m, verdict: torture.Died}, {Mutant: m}},
-		"not caught: m, m":               {{Mutant: m, verdict: torture.Lost, why: "oh"}, {Mutant: m}},
+		"not caught: m, m":               {{Mutant: m, verdict: torture.Lost, message: "oh"}, {Mutant: m}},
 		"not the same verdict each time": {{Mutant: m, verdict: torture.Died, replays: 3, same: 2}},
 	} {
 		var text strings.Builder
@@ -84,6 +107,6 @@ func TestReport(t *testing.T) {
 func TestNotEveryScenarioHasSomethingToBreak(t *testing.T) {
 	for _, of := range []*torture.Controller{nil, {Module: ".", Package: "k8s.io/sample-controller"}} {
 		_, err := build(t.Context(), &torture.Scenario{Controller: of}, t.TempDir(), Mutant{})
-		require.ErrorContains(t, err, "no controller of its own module")
+		require.ErrorContains(t, err, "no controller with sources of its own")
 	}
 }

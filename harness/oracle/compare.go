@@ -10,40 +10,76 @@ import (
 	"time"
 )
 
-// Path names fields that may differ: "pods: spec.nodeName". A part "*" is any key or index.
+// Path names a field of the objects of a resource: "pods: spec.nodeName". The part "*" stands for any key or list
+// index. A key that contains a dot is quoted in brackets, and the resource may be narrowed to one object by its
+// name: configmaps/leader: metadata.annotations["example.com/holder"].
 type Path struct {
 	resource string
+	name     string // of the object, without what was generated; "" for every object
 	parts    []string
 }
 
-// ParsePath reads a path.
+// ParsePath parses a path.
 func ParsePath(text string) (Path, error) {
-	resource, path, ok := strings.Cut(text, ":")
-	path = strings.TrimSpace(path)
-	if !ok || resource == "" || path == "" || strings.ContainsAny(resource, " .") {
+	object, field, ok := strings.Cut(text, ":")
+	resource, name, _ := strings.Cut(object, "/")
+	parts := splitPath(strings.TrimSpace(field))
+	if !ok || resource == "" || len(parts) == 0 || strings.ContainsAny(resource, " .") || strings.HasSuffix(object, "/") {
 		return Path{}, fmt.Errorf("%q is not of the form RESOURCE: FIELD.FIELD, such as pods: spec.nodeName", text)
 	}
-	return Path{resource, strings.Split(path, ".")}, nil
+	return Path{resource, name, parts}, nil
 }
 
-// neverTheSame are the fields that differ between any two runs.
-var neverTheSame = []string{
+// pathPart is one key, quoted in brackets or up to the next dot or bracket.
+var pathPart = regexp.MustCompile(`^(?:\["([^"]+)"\]|\.?([^.\[\]" ]+))`)
+
+// splitPath returns the parts of a path, or nil if it is malformed.
+func splitPath(text string) (parts []string) {
+	for text != "" {
+		match := pathPart.FindStringSubmatch(text)
+		if match == nil || len(parts) == 0 && strings.HasPrefix(text, ".") {
+			return nil
+		}
+		parts = append(parts, match[1]+match[2])
+		text = text[len(match[0]):]
+	}
+	return parts
+}
+
+// joinPath is the opposite of splitPath.
+func joinPath(parts []string) string {
+	var text strings.Builder
+	for i, part := range parts {
+		switch {
+		case strings.ContainsAny(part, ".[] "):
+			fmt.Fprintf(&text, "[%q]", part)
+		case i > 0:
+			text.WriteString("." + part)
+		default:
+			text.WriteString(part)
+		}
+	}
+	return text.String()
+}
+
+// neverEqual are the fields that differ between any two runs.
+var neverEqual = []string{
 	"metadata.uid", "metadata.resourceVersion", "metadata.managedFields", "metadata.selfLink",
 	"metadata.ownerReferences.*.uid",
-	// Of Pods: where they are, and how they are called there.
+	// Of Pods: where they are scheduled, and their addresses and container IDs there.
 	"spec.nodeName", "status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs",
 	"status.containerStatuses.*.containerID", "status.initContainerStatuses.*.containerID",
 	"spec.clusterIP", "spec.clusterIPs",
 }
 
-// randomVolume is the name of the volume that a ServiceAccount's token comes in.
-var randomVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
+// tokenVolume is the generated name of the volume that holds a ServiceAccount's token.
+var tokenVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 
-// uuid is what the world outside likes to call things.
+// uuid is a generated identifier, such as a UID.
 var uuid = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// Normalize returns the objects of a state as texts, sorted, without what is never the same twice (UUIDs,
-// times, resourceVersions, generated names, Nodes and addresses), nor what may differ.
+// Normalize returns the objects of a state as texts, sorted, without what differs between any two runs (UIDs, times,
+// resourceVersions, generated names, Nodes and addresses) and without the fields in mayDiffer.
 func Normalize(state State, namespace string, mayDiffer []Path) []string {
 	var texts []string
 	for _, resource := range sorted(state) {
@@ -53,24 +89,24 @@ func Normalize(state State, namespace string, mayDiffer []Path) []string {
 			}
 			data, err := json.Marshal(object)
 			if err != nil {
-				continue // it has come as JSON
+				continue // it was decoded from JSON
 			}
 			var copied any
 			if err := json.Unmarshal(data, &copied); err != nil {
 				continue
 			}
-			for _, path := range neverTheSame {
+			for _, path := range neverEqual {
 				remove(copied, strings.Split(path, "."))
 			}
 			for _, path := range mayDiffer {
-				if path.resource == resource {
+				if path.resource == resource && (path.name == "" || path.name == class(object)) {
 					remove(copied, path.parts)
 				}
 			}
 			copied = withoutTimes(copied)
 			top := copied.(map[string]any)
 			metadata, _ := top["metadata"].(map[string]any)
-			if metadata == nil { // all of it may differ
+			if metadata == nil { // mayDiffer has removed it
 				metadata = map[string]any{}
 				top["metadata"] = metadata
 			}
@@ -79,7 +115,7 @@ func Normalize(state State, namespace string, mayDiffer []Path) []string {
 			if err != nil {
 				continue
 			}
-			text := randomVolume.ReplaceAllString(within(string(data), namespace), "kube-api-access-*")
+			text := tokenVolume.ReplaceAllString(withoutNamespace(string(data), namespace), "kube-api-access-*")
 			texts = append(texts, resource+" "+uuid.ReplaceAllString(text, "UUID"))
 		}
 	}
@@ -87,7 +123,7 @@ func Normalize(state State, namespace string, mayDiffer []Path) []string {
 	return texts
 }
 
-// remove takes a field out of what JSON has become.
+// remove removes the field at path from a decoded JSON value.
 func remove(value any, path []string) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -117,7 +153,7 @@ func remove(value any, path []string) {
 	}
 }
 
-// withoutTimes replaces what is a time.
+// withoutTimes replaces every string that is an RFC 3339 time.
 func withoutTimes(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -136,28 +172,95 @@ func withoutTimes(value any) any {
 	return value
 }
 
-// Compare says how a world differs from the one that it should be, or "". Both are of [Normalize].
-func Compare(want, got []string) string {
-	missing, surplus := minus(want, got), minus(got, want)
-	switch {
-	case len(missing) == 0 && len(surplus) == 0:
-		return ""
-	case len(missing) == 0:
-		return "there should be no " + named(surplus[0])
-	case len(surplus) == 0:
-		return "there is no " + named(missing[0])
-	}
-	for _, a := range missing {
-		for _, b := range surplus {
-			if named(a) == named(b) {
-				return fmt.Sprintf("%s differs: %s", named(a), difference(a, b))
-			}
-		}
-	}
-	return fmt.Sprintf("there is %s, and there should be %s", named(surplus[0]), named(missing[0]))
+// DifferenceKind says in what way an object differs from the one that was expected.
+type DifferenceKind string
+
+// The kinds of a [Difference].
+const (
+	Missing    DifferenceKind = "missing"    // it was expected and does not exist
+	Unexpected DifferenceKind = "unexpected" // it exists and was not expected
+	Changed    DifferenceKind = "changed"    // it exists with other fields
+)
+
+// Difference is one object in which a state differs from the one that was expected.
+type Difference struct {
+	Kind     DifferenceKind
+	Resource string            // plural
+	Name     string            // with "*" in place of what was generated
+	Fields   []FieldDifference // of Changed, by path
 }
 
-// minus returns what is in a and not in b, each as often.
+// FieldDifference is a field with another value than expected. Got and Want are JSON, "" where the field is missing.
+type FieldDifference struct {
+	Path      string // as [ParsePath] reads it, without the resource
+	Got, Want string
+}
+
+// Object names the object: "pod frontend-*".
+func (d Difference) Object() string { return strings.TrimSuffix(d.Resource, "s") + " " + d.Name }
+
+// String says what differs, in one line.
+func (d Difference) String() string {
+	switch d.Kind {
+	case Missing:
+		return d.Object() + " is missing"
+	case Unexpected:
+		return d.Object() + " should not exist"
+	}
+	var fields []string
+	for _, f := range d.Fields {
+		fields = append(fields, f.String())
+	}
+	const shown = 3
+	if len(fields) > shown {
+		fields = append(fields[:shown], "…")
+	}
+	return d.Object() + ": " + strings.Join(fields, "; ")
+}
+
+func (f FieldDifference) String() string {
+	return fmt.Sprintf("%s is %s, should be %s", f.Path, shorten(f.Got), shorten(f.Want))
+}
+
+// Cause identifies differences of the same kind: it leaves out the values.
+func (d Difference) Cause() string {
+	cause := fmt.Sprintf("%s %s", d.Kind, d.Object())
+	for _, f := range d.Fields {
+		cause += " " + f.Path
+	}
+	return cause
+}
+
+// Compare returns the differences between two normalized states, see [Normalize]; nil if they are equal.
+func Compare(want, got []string) []Difference {
+	missing, unexpected := minus(want, got), minus(got, want)
+	var differences []Difference
+	for _, text := range missing {
+		resource, wanted := parse(text)
+		name := field(wanted, "metadata", "name")
+		at := slices.IndexFunc(unexpected, func(other string) bool {
+			otherResource, object := parse(other)
+			return otherResource == resource && field(object, "metadata", "name") == name
+		})
+		if at < 0 {
+			differences = append(differences, Difference{Kind: Missing, Resource: resource, Name: name})
+			continue
+		}
+		_, is := parse(unexpected[at])
+		unexpected = slices.Delete(unexpected, at, at+1)
+		d := Difference{Kind: Changed, Resource: resource, Name: name}
+		compareFields(nil, wanted, is, &d.Fields)
+		slices.SortFunc(d.Fields, func(a, b FieldDifference) int { return strings.Compare(a.Path, b.Path) })
+		differences = append(differences, d)
+	}
+	for _, text := range unexpected {
+		resource, object := parse(text)
+		differences = append(differences, Difference{Kind: Unexpected, Resource: resource, Name: field(object, "metadata", "name")})
+	}
+	return differences
+}
+
+// minus returns the texts of a that are not in b. Texts that occur several times are counted.
 func minus(a, b []string) []string {
 	left := map[string]int{}
 	for _, text := range b {
@@ -172,58 +275,47 @@ func minus(a, b []string) []string {
 	return rest
 }
 
-// parsed is a normalized text as resource and object.
-func parsed(text string) (resource string, object Object) {
+// parse splits a normalized text into resource and object.
+func parse(text string) (resource string, object Object) {
 	resource, data, _ := strings.Cut(text, " ")
-	_ = json.Unmarshal([]byte(data), &object) // we have written it
+	_ = json.Unmarshal([]byte(data), &object) // Normalize has written it
 	return resource, object
 }
 
-// named names a normalized object.
-func named(text string) string {
-	resource, object := parsed(text)
-	return strings.TrimSuffix(resource, "s") + " " + field(object, "metadata", "name")
-}
-
-// difference names the first fields that differ.
-func difference(want, got string) string {
-	_, a := parsed(want)
-	_, b := parsed(got)
-	var differ []string
-	walk("", a, b, &differ)
-	slices.Sort(differ)
-	const most = 3
-	if len(differ) > most {
-		differ = append(differ[:most], "…")
-	}
-	return strings.Join(differ, "; ")
-}
-
-func walk(path string, want, got any, differ *[]string) {
+// compareFields adds the fields that differ, at their deepest common path.
+func compareFields(path []string, want, got any, differences *[]FieldDifference) {
 	a, isMap := want.(map[string]any)
 	b, areMaps := got.(map[string]any)
 	if isMap && areMaps {
 		keys := maps.Clone(a)
 		maps.Copy(keys, b)
 		for key := range keys {
-			walk(strings.TrimPrefix(path+"."+key, "."), a[key], b[key], differ)
+			compareFields(append(slices.Clip(path), key), a[key], b[key], differences)
 		}
 		return
 	}
-	wanted, _ := json.Marshal(want)
-	is, _ := json.Marshal(got)
-	if string(wanted) != string(is) {
-		*differ = append(*differ, fmt.Sprintf("%s is %s, should be %s", path, short(is), short(wanted)))
+	wantText, gotText := text(want), text(got)
+	if wantText != gotText {
+		*differences = append(*differences, FieldDifference{joinPath(path), gotText, wantText})
 	}
 }
 
-func short(data []byte) string {
-	const most = 60
-	if string(data) == "null" {
+// text is a value as JSON, or "" for none.
+func text(value any) string {
+	if value == nil {
+		return ""
+	}
+	data, _ := json.Marshal(value) // it was decoded from JSON
+	return string(data)
+}
+
+func shorten(text string) string {
+	const limit = 60
+	if text == "" {
 		return "missing"
 	}
-	if len(data) > most {
-		return string(data[:most]) + "…"
+	if len(text) > limit {
+		return text[:limit] + "…"
 	}
-	return string(data)
+	return text
 }

@@ -2,6 +2,7 @@ package oracle_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,17 +33,25 @@ func paths(t *testing.T, texts ...string) []oracle.Path {
 
 func TestParsePath(t *testing.T) {
 	for text, is := range map[string]bool{
-		"pods: spec.nodeName":     true,
-		"pods:spec":               true,
-		"pods: status.*.a":        true,
-		"":                        false,
-		"pods":                    false,
-		"spec.nodeName":           false,
-		"pods:":                   false,
-		"pods: ":                  false,
-		": spec":                  false,
-		"deployments.apps: spec":  false,
-		"the pods: spec.nodeName": false,
+		"pods: spec.nodeName":              true,
+		"pods:spec":                        true,
+		"pods: status.*.a":                 true,
+		"pods/web: spec":                   true,
+		`pods: metadata.labels["a.b/c"].x`: true,
+		`pods: metadata.labels[a]`:         false,
+		`pods: metadata.labels["a`:         false,
+		"pods: .spec":                      false,
+		"pods: spec..x":                    false,
+		"pods: spec.":                      false,
+		"pods/: spec":                      false,
+		"":                                 false,
+		"pods":                             false,
+		"spec.nodeName":                    false,
+		"pods:":                            false,
+		"pods: ":                           false,
+		": spec":                           false,
+		"deployments.apps: spec":           false,
+		"the pods: spec.nodeName":          false,
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := oracle.ParsePath(text)
@@ -51,13 +60,12 @@ func TestParsePath(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, "is not of the form RESOURCE: FIELD.FIELD, such as pods: spec.nodeName")
-			require.ErrorContains(t, err, `"`+text+`"`)
+			require.ErrorContains(t, err, strconv.Quote(text))
 		})
 	}
 }
 
-// Two runs of the same have only what is never the same twice.
-func TestWorldsAreTheSame(t *testing.T) {
+func TestNormalizeRemovesWhatNeverIsEqual(t *testing.T) {
 	for name, c := range map[string]struct{ one, two string }{
 		"UIDs": {`{"metadata":{"name":"a","uid":"1","ownerReferences":[{"name":"o","uid":"2"}]}}`,
 			`{"metadata":{"name":"a","uid":"3","ownerReferences":[{"name":"o","uid":"4"}]}}`},
@@ -101,20 +109,22 @@ func TestNormalize(t *testing.T) {
 	require.Empty(t, oracle.Normalize(nil, "shop", nil))
 }
 
-// What may differ is not looked at, and all else is.
 func TestMayDiffer(t *testing.T) {
 	const text = `{"metadata":{"name":"a","labels":{"x":"1","y":"2"}},"spec":{"nodes":[{"on":"1","at":"2"},{"on":"3"}],"map":{"k":{"on":"1"},"l":{"on":"2"}},"on":"7"}}`
 	for path, want := range map[string]string{
-		"pods: spec":                `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"}}`,
-		"pods: spec.nodes":          `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"on":"7"}}`,
-		"pods: spec.nodes.*.on":     `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"nodes":[{"at":"2"},{}],"on":"7"}}`,
-		"pods: spec.map.*.on":       `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{},"l":{}},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
-		"pods: spec.*.*.on":         `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{},"l":{}},"nodes":[{"at":"2"},{}],"on":"7"}}`,
-		"pods: spec.map.*":          `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
-		"pods: metadata.labels.x":   `{"metadata":{"labels":{"y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
-		"pods: metadata.labels.x.z": text,
-		"pods: status.phase":        text,
-		"services: spec":            text,
+		"pods: spec":                    `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"}}`,
+		"pods: spec.nodes":              `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"on":"7"}}`,
+		"pods: spec.nodes.*.on":         `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"nodes":[{"at":"2"},{}],"on":"7"}}`,
+		"pods: spec.map.*.on":           `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{},"l":{}},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
+		"pods: spec.*.*.on":             `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{"k":{},"l":{}},"nodes":[{"at":"2"},{}],"on":"7"}}`,
+		"pods: spec.map.*":              `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"},"spec":{"map":{},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
+		"pods: metadata.labels.x":       `{"metadata":{"labels":{"y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
+		"pods: metadata.labels.x.z":     text,
+		"pods: status.phase":            text,
+		"services: spec":                text,
+		"pods/b: spec":                  text,
+		"pods/a: spec":                  `{"metadata":{"labels":{"x":"1","y":"2"},"name":"a"}}`,
+		`pods: metadata["labels"]["x"]`: `{"metadata":{"labels":{"y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
 	} {
 		t.Run(path, func(t *testing.T) {
 			texts := oracle.Normalize(oracle.State{"pods": {"a": object(t, text)}}, "shop", paths(t, path))
@@ -124,8 +134,8 @@ func TestMayDiffer(t *testing.T) {
 	}
 }
 
-// All of an object may differ. It is there, with a name, all the same.
-func TestAllMayDiffer(t *testing.T) {
+// An object of which everything may differ still has a name.
+func TestAllOfAnObjectMayDiffer(t *testing.T) {
 	for _, path := range []string{"pods: metadata", "pods: *"} {
 		t.Run(path, func(t *testing.T) {
 			texts := oracle.Normalize(oracle.State{"pods": {"a": object(t, `{"metadata":{"name":"a","labels":{"x":"1"}}}`)}}, "shop", paths(t, path))
@@ -134,12 +144,21 @@ func TestAllMayDiffer(t *testing.T) {
 	}
 }
 
-// Of a list, "*" is all that is in it.
+// In a path, "*" stands for every element of a list.
 func TestAllOfAListMayDiffer(t *testing.T) {
 	normal := func(text string) []string {
 		return oracle.Normalize(oracle.State{"pods": {"a": object(t, text)}}, "shop", paths(t, "pods: spec.list.*"))
 	}
 	require.Equal(t, normal(`{"metadata":{"name":"a"},"spec":{"list":["1","2"]}}`), normal(`{"metadata":{"name":"a"},"spec":{"list":["3","4"]}}`))
+}
+
+// join is what differences say.
+func join(differences []oracle.Difference) string {
+	var texts []string
+	for _, d := range differences {
+		texts = append(texts, d.String())
+	}
+	return strings.Join(texts, "; ")
 }
 
 func TestCompare(t *testing.T) {
@@ -154,28 +173,28 @@ func TestCompare(t *testing.T) {
 	}{
 		"nothing at all":    {nil, nil, ""},
 		"the same":          {[]string{a, b}, []string{b, a}, ""},
-		"one is missing":    {[]string{a, b}, []string{b}, "there is no pod a"},
-		"all are missing":   {[]string{a, b}, nil, "there is no pod a"},
-		"one too many":      {[]string{a}, []string{a, b}, "there should be no pod b"},
-		"one for another":   {[]string{a}, []string{b}, "there is pod b, and there should be pod a"},
-		"a field":           {[]string{a}, []string{strings.Replace(a, "1", "2", 1)}, "pod a differs: spec.x is 2, should be 1"},
-		"a field too many":  {[]string{a}, []string{strings.Replace(a, "1", `1,"y":"z"`, 1)}, `pod a differs: spec.y is "z", should be missing`},
-		"a field too few":   {[]string{a}, []string{strings.Replace(a, `"x":1`, "", 1)}, "pod a differs: spec.x is missing, should be 1"},
-		"a map for a value": {[]string{a}, []string{strings.Replace(a, "1", `{"y":"z"}`, 1)}, `pod a differs: spec.x is {"y":"z"}, should be 1`},
+		"one is missing":    {[]string{a, b}, []string{b}, "pod a is missing"},
+		"all are missing":   {[]string{a, b}, nil, "pod a is missing; pod b is missing"},
+		"one too many":      {[]string{a}, []string{a, b}, "pod b should not exist"},
+		"one for another":   {[]string{a}, []string{b}, "pod a is missing; pod b should not exist"},
+		"a field":           {[]string{a}, []string{strings.Replace(a, "1", "2", 1)}, "pod a: spec.x is 2, should be 1"},
+		"a field too many":  {[]string{a}, []string{strings.Replace(a, "1", `1,"y":"z"`, 1)}, `pod a: spec.y is "z", should be missing`},
+		"a field too few":   {[]string{a}, []string{strings.Replace(a, `"x":1`, "", 1)}, "pod a: spec.x is missing, should be 1"},
+		"a map for a value": {[]string{a}, []string{strings.Replace(a, "1", `{"y":"z"}`, 1)}, `pod a: spec.x is {"y":"z"}, should be 1`},
 		"a list": {[]string{strings.Replace(a, "1", "[1,2]", 1)}, []string{strings.Replace(a, "1", "[1,3]", 1)},
-			"pod a differs: spec.x is [1,3], should be [1,2]"},
+			"pod a: spec.x is [1,3], should be [1,2]"},
 		"a long value": {[]string{a}, []string{strings.Replace(a, "1", `"`+long+`"`, 1)},
-			`pod a differs: spec.x is "` + long[:59] + "…, should be 1"},
+			`pod a: spec.x is "` + long[:59] + "…, should be 1"},
 		"three fields": {[]string{a}, []string{`{"metadata":{"name":"a"},"b":1,"c":2}`},
-			"pod a differs: b is 1, should be missing; c is 2, should be missing; spec is missing, should be {\"x\":1}"},
+			"pod a: b is 1, should be missing; c is 2, should be missing; spec is missing, should be {\"x\":1}"},
 		"many fields": {[]string{a}, []string{`{"metadata":{"name":"a"},"e":1,"d":1,"c":1,"b":1}`},
-			"pod a differs: b is 1, should be missing; c is 1, should be missing; d is 1, should be missing; …"},
+			"pod a: b is 1, should be missing; c is 1, should be missing; d is 1, should be missing; …"},
 		"generated ones":          {[]string{generated("g-1", "x"), generated("g-2", "x")}, []string{generated("g-3", "x"), generated("g-4", "x")}, ""},
-		"a generated one differs": {[]string{generated("g-1", "x")}, []string{generated("g-2", "y")}, `pod g-* differs: value is "y", should be "x"`},
+		"a generated one differs": {[]string{generated("g-1", "x")}, []string{generated("g-2", "y")}, `pod g-*: value is "y", should be "x"`},
 		"one of several that are the same is missing": {[]string{generated("g-1", "x"), generated("g-2", "x")}, []string{generated("g-3", "x")},
-			"there is no pod g-*"},
+			"pod g-* is missing"},
 		"one too many of the same": {[]string{generated("g-1", "x")}, []string{generated("g-2", "x"), generated("g-3", "x")},
-			"there should be no pod g-*"},
+			"pod g-* should not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			world := func(texts []string) []string {
@@ -186,16 +205,44 @@ func TestCompare(t *testing.T) {
 				}
 				return oracle.Normalize(oracle.State{"pods": objects}, "shop", nil)
 			}
-			require.Equal(t, c.says, oracle.Compare(world(c.want), world(c.got)))
+			require.Equal(t, c.says, join(oracle.Compare(world(c.want), world(c.got))))
 		})
 	}
 }
 
-// An object of the same name of another resource is another.
 func TestCompareResources(t *testing.T) {
 	o := object(t, `{"metadata":{"name":"a"}}`)
 	pods := oracle.Normalize(oracle.State{"pods": {"a": o}}, "shop", nil)
 	services := oracle.Normalize(oracle.State{"services": {"a": o}}, "shop", nil)
-	require.Equal(t, "there is service a, and there should be pod a", oracle.Compare(pods, services))
-	require.Equal(t, "there should be no service a", oracle.Compare(pods, append(services, pods...)))
+	require.Equal(t, "pod a is missing; service a should not exist", join(oracle.Compare(pods, services)))
+	require.Equal(t, "service a should not exist", join(oracle.Compare(pods, append(services, pods...))))
+}
+
+// A path that a difference names can be used in mayDiffer.
+func TestPathsOfDifferencesCanBeParsed(t *testing.T) {
+	normal := func(value string, mayDiffer ...string) []string {
+		o := object(t, `{"metadata":{"name":"a","annotations":{"a.b/c":"`+value+`","d":"`+value+`"}}}`)
+		return oracle.Normalize(oracle.State{"pods": {"a": o}}, "shop", paths(t, mayDiffer...))
+	}
+	differences := oracle.Compare(normal("1"), normal("2"))
+	require.Len(t, differences, 1)
+	var texts []string
+	for _, f := range differences[0].Fields {
+		texts = append(texts, "pods: "+f.Path)
+	}
+	require.Equal(t, []string{`pods: metadata.annotations.d`, `pods: metadata.annotations["a.b/c"]`}, texts)
+	require.Empty(t, oracle.Compare(normal("1", texts...), normal("2", texts...)))
+}
+
+// Values do not belong to the cause: two failures that differ in them have the same one.
+func TestCauseOfADifference(t *testing.T) {
+	cause := func(want, got string) string {
+		d := oracle.Compare([]string{"pods " + want}, []string{"pods " + got})
+		require.Len(t, d, 1)
+		return d[0].Cause()
+	}
+	const a, b, c = `{"metadata":{"name":"a"},"x":1,"y":1}`, `{"metadata":{"name":"a"},"x":2,"y":1}`, `{"metadata":{"name":"a"},"x":1,"y":3}`
+	require.Equal(t, "changed pod a x", cause(a, b))
+	require.Equal(t, cause(a, b), cause(b, a))
+	require.NotEqual(t, cause(a, b), cause(a, c))
 }

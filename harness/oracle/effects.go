@@ -3,90 +3,221 @@ package oracle
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"example.com/controllers/harness/history"
 )
 
-// Effects is what a controller's writes came to.
+// Effects is what the writes of a controller came to in one run. The keys of its maps name a kind of write, with "*"
+// in place of what was generated: "delete pods frontend-*".
 type Effects struct {
-	// Did counts the writes that changed something, by what they did to what: "delete pods frontend-*".
+	// Did counts the writes that changed something.
 	Did map[string]int
-	// Unknown counts those of which nobody was told whether they were done.
+	// Unknown counts the writes of which the recording does not say whether they were carried out.
 	Unknown map[string]int
-	// Changes counts how often objects came and went, whoever it was: see [States.Counts]. It is nil where that
+	// Changes counts how often objects were created and deleted, by whomever: see [States.Counts]. It is nil if that
 	// is not known.
 	Changes map[string]int
-	// Needless counts the writes that could change nothing: no-ops, and those of what is not there any more or
-	// has changed since, as the API server itself said.
-	Needless int
-	// Excused is how many requests failed, and watches something was done to: for each, there may be one such
-	// write. A request that was only slow is no excuse.
-	Excused int
-	// Tries is how many writes there were for each object, by "delete pods frontend-x".
-	Tries map[string]int
+	// Needless are the writes that could not change anything: no-ops, and writes to an object that was gone or had
+	// changed since, as the API server itself answered.
+	Needless []Needless
+	// Disturbed counts the requests that failed and the watches that were tampered with. For each of them there may be
+	// one needless write. A request that was only slow does not count.
+	Disturbed int
+	// Attempts counts the writes to each object, by "delete pods frontend-x".
+	Attempts map[string]int
 }
 
-// EffectsOf counts them. Events and Leases are left out, unless they are among the resources that are looked
-// at. class names objects, see [States.Classes].
+// Needless is a write that could not change anything.
+type Needless struct {
+	What string // as in Effects.Did
+	// Why is what the API server answered: "it was being deleted already".
+	Why string
+	// Stale is how the controller's cache was behind, if the recording shows it, or "".
+	Stale string
+}
+
+// EffectsOf counts the writes in a recording. Events and Leases are left out unless they are among resources. class
+// names objects, see [States.Classes].
 func EffectsOf(h *history.History, namespace string, resources []string, class func(resource, name string) string) Effects {
-	e := Effects{Did: map[string]int{}, Unknown: map[string]int{}, Tries: map[string]int{}}
-	looked := map[string]bool{}
-	for _, r := range resources {
-		looked[r] = true
-	}
-	deleted := map[string]bool{} // by UID
+	e := Effects{Did: map[string]int{}, Unknown: map[string]int{}, Attempts: map[string]int{}}
+	deleted := map[string]bool{} // UIDs
 	for _, r := range h.Requests {
-		isDisturbed := r.IsDisturbed() && !r.IsOnlySlow() && (r.Verb == "watch" || r.Status >= http.StatusBadRequest)
-		if isDisturbed || r.Error != "" || r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests {
-			e.Excused++
+		if isDisturbed(r) {
+			e.Disturbed++
 		}
-		if !r.IsWrite() || !looked[r.Resource] && (r.Resource == "events" || r.Resource == "leases") {
+		if !r.IsWrite() || (r.Resource == "events" || r.Resource == "leases") && !slices.Contains(resources, r.Resource) {
 			continue
 		}
-		what := within(strings.TrimRight(fmt.Sprintf("%s %s %s", r.Verb, r.What(), class(r.Resource, r.Name)), " "), namespace)
-		if r.Name != "" || r.Verb != "create" { // a create that was refused has no name, and may have been of any
-			e.Tries[fmt.Sprintf("%s %s %s", r.Verb, r.What(), r.Name)]++
+		what := withoutNamespace(strings.TrimRight(fmt.Sprintf("%s %s %s", r.Verb, r.What(), class(r.Resource, r.Name)), " "), namespace)
+		if r.Name != "" || r.Verb != "create" { // a create that was refused names no object
+			e.Attempts[fmt.Sprintf("%s %s %s", r.Verb, r.What(), r.Name)]++
 		}
 		isDone := r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices
-		// An answer that broke off on its way to the recorder does not say whether anything was changed.
-		isCut := isDone && r.Error != "" && r.RVAfter == ""
-		// What has been deleted once, and is on its way out, is not deleted once more.
-		isAgain := isDone && r.Verb == "delete" && r.UID != "" && deleted[r.UID]
+		// An answer that broke off before it reached the recorder does not say whether anything changed.
+		isUnknown := r.Status == 0 || isDone && r.Error != "" && r.RVAfter == ""
+		isRefused := (!r.IsDisturbed() || r.IsOnlySlow()) && r.Error == "" && r.Status >= http.StatusBadRequest &&
+			r.Status < http.StatusInternalServerError && r.Status != http.StatusTooManyRequests
+		isRepeated := isDone && r.Verb == "delete" && r.UID != "" && deleted[r.UID]
 		switch {
-		case r.Status == 0 || isCut:
+		case isUnknown:
 			e.Unknown[what]++
-		case isDone && !r.NoOp && !isAgain:
+		case isDone && !r.NoOp && !isRepeated:
 			e.Did[what]++
 			if r.Verb == "delete" {
 				deleted[r.UID] = true
 			}
-		case isDone || (!r.IsDisturbed() || r.IsOnlySlow()) && r.Error == "" && r.Status >= http.StatusBadRequest && r.Status < http.StatusInternalServerError &&
-			r.Status != http.StatusTooManyRequests:
-			e.Needless++
+		case isDone || isRefused:
+			e.Needless = append(e.Needless, Needless{What: what, Why: whyNeedless(r, isRepeated), Stale: staleness(h, r)})
 		}
 	}
 	return e
 }
 
-// CompareEffects says what a controller did more or less of than it should have, or "". mayDiffer are the
-// beginnings of what may differ.
-func CompareEffects(want, got Effects, mayDiffer []string) (tooMuch, tooLittle string) {
-	if want.Changes != nil && got.Changes != nil {
-		tooMuch, tooLittle = differ(want.Changes, got.Changes, nil, mayDiffer)
-	}
-	if tooMuch+tooLittle == "" {
-		tooMuch, tooLittle = differ(want.Did, got.Did, got.Unknown, mayDiffer)
-	}
-	if tooMuch == "" && got.Needless > want.Needless+got.Excused && !MayDiffer("needless", mayDiffer) {
-		tooMuch = fmt.Sprintf("%d writes that could change nothing; undisturbed it makes %d, and %d requests were disturbed",
-			got.Needless, want.Needless, got.Excused)
-	}
-	return tooMuch, tooLittle
+// isDisturbed reports whether a request failed through no fault of the controller, or is a watch that was tampered
+// with.
+func isDisturbed(r history.Request) bool {
+	isInjected := r.IsDisturbed() && !r.IsOnlySlow() && (r.Verb == "watch" || r.Status >= http.StatusBadRequest)
+	return isInjected || r.Error != "" || r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests
 }
 
-// differ compares counts. unknown may have to be added to got.
-func differ(want, got, unknown map[string]int, mayDiffer []string) (tooMuch, tooLittle string) {
+func whyNeedless(r history.Request, isRepeated bool) string {
+	switch {
+	case isRepeated:
+		return "it was being deleted already"
+	case r.Status == http.StatusNotFound:
+		return "it did not exist any more"
+	case r.Status == http.StatusConflict && r.Verb == "create":
+		return "it existed already"
+	case r.Status == http.StatusConflict:
+		return "it had changed since it was read"
+	case r.NoOp && r.Verb == "delete":
+		return "it was being deleted already"
+	case r.NoOp:
+		return "it changed nothing"
+	}
+	return fmt.Sprintf("the answer was %d", r.Status)
+}
+
+// staleness says how the controller's cache was behind when it sent a request: which event of that object reached the
+// controller only after it. It is "" if the recording does not show any.
+func staleness(h *history.History, r history.Request) string {
+	for _, e := range h.Events {
+		if e.Resource != r.Resource || e.Name != r.Name || e.Namespace != r.Namespace || e.Type == "BOOKMARK" || !e.Time.After(r.Start) {
+			continue
+		}
+		// Only an event of what had happened before is late.
+		if !older(e.ResourceVersion, r) {
+			continue
+		}
+		return fmt.Sprintf("the %s event of it reached the controller only later", e.Type)
+	}
+	return ""
+}
+
+// older reports whether the change with this resourceVersion came before the request. Before a request that changed
+// nothing, the object had the version in its answer; after one that failed, there is none, and the first later event
+// is taken for the one that the controller had not seen.
+func older(version string, r history.Request) bool {
+	if r.RVAfter == "" {
+		return true
+	}
+	return version == r.RVAfter || version == r.RVBefore
+}
+
+// Range is how often something happened in runs without faults.
+type Range struct{ Min, Max int }
+
+func (r Range) String() string {
+	if r.Min == r.Max {
+		return fmt.Sprint(r.Min)
+	}
+	return fmt.Sprintf("%d to %d", r.Min, r.Max)
+}
+
+// Expected is what the writes of a controller come to in runs without faults. Its zero value has not seen any.
+type Expected struct {
+	Did, Changes map[string]Range
+	Needless     int // the most in one run
+	runs         int
+}
+
+// Add adds what a run came to. It reports whether that was news: another count than in the runs before.
+func (e *Expected) Add(run Effects) (news bool) {
+	if e.runs == 0 {
+		e.Did, e.Changes = map[string]Range{}, map[string]Range{}
+	}
+	for _, counts := range []struct {
+		expected map[string]Range
+		run      map[string]int
+	}{{e.Did, run.Did}, {e.Changes, run.Changes}} {
+		for what, n := range counts.run {
+			if _, ok := counts.expected[what]; !ok && e.runs > 0 {
+				counts.expected[what] = Range{} // it did not happen in the runs before
+			} else if !ok {
+				counts.expected[what] = Range{n, n}
+			}
+		}
+		for what, r := range counts.expected {
+			wider := Range{min(r.Min, counts.run[what]), max(r.Max, counts.run[what])}
+			news = news || wider != r
+			counts.expected[what] = wider
+		}
+	}
+	news = news || e.runs == 0 || len(run.Needless) > e.Needless
+	e.Needless = max(e.Needless, len(run.Needless))
+	e.runs++
+	return news
+}
+
+// Uneven returns the creations and deletions whose number differs between runs without faults, sorted, but for those
+// that begin as one of mayDiffer. Nothing can be said of a controller whose objects come and go at random.
+func (e *Expected) Uneven(mayDiffer []string) []string {
+	var uneven []string
+	for _, what := range sorted(e.Changes) {
+		if r := e.Changes[what]; r.Min != r.Max && !MayDiffer(what, mayDiffer) {
+			uneven = append(uneven, what)
+		}
+	}
+	return uneven
+}
+
+// Deviation is a number of writes that is not as in runs without faults.
+type Deviation struct {
+	What string // as in Effects.Did or Changes, or "needless"
+	// More says that there were more than expected, not fewer.
+	More bool
+	// Tolerable says that fewer writes of this kind may be right: updates coalesce, and what matters is where they end.
+	Tolerable bool
+	// Message says what happened.
+	Message string
+}
+
+// Deviations returns in what the writes of a run deviate from the expected, creations and deletions first. Kinds of
+// writes that begin as one of mayDiffer are left out; "needless" among them leaves out the needless ones.
+//
+// A write other than a create or delete may come once more for each request that was disturbed or slow, as the controller
+// may have read the object in a state that it otherwise does not see.
+func (e *Expected) Deviations(run Effects, injected int, mayDiffer []string) []Deviation {
+	var all []Deviation
+	if run.Changes != nil {
+		all = deviations(e.Changes, run.Changes, nil, 0, mayDiffer)
+	}
+	if len(all) == 0 {
+		for _, d := range deviations(e.Did, run.Did, run.Unknown, max(injected, run.Disturbed), mayDiffer) {
+			d.Tolerable = !d.More
+			all = append(all, d)
+		}
+	}
+	if len(run.Needless) > e.Needless+run.Disturbed && !MayDiffer("needless", mayDiffer) {
+		all = append(all, Deviation{What: "needless " + run.Needless[0].What, More: true, Message: needlessMessage(run.Needless, e.Needless, run.Disturbed)})
+	}
+	return all
+}
+
+// deviations compares counts. unknown may have to be added to got, and each update may have happened slack times more.
+func deviations(want map[string]Range, got, unknown map[string]int, slack int, mayDiffer []string) []Deviation {
 	names := map[string]bool{}
 	for name := range want {
 		names[name] = true
@@ -94,26 +225,52 @@ func differ(want, got, unknown map[string]int, mayDiffer []string) (tooMuch, too
 	for name := range got {
 		names[name] = true
 	}
+	var all []Deviation
 	for _, name := range sorted(names) {
 		if MayDiffer(name, mayDiffer) {
 			continue
 		}
-		switch w, g := want[name], got[name]; {
-		case g > w && tooMuch == "":
-			tooMuch = fmt.Sprintf("%s: %d times, should be %d", name, g, w)
-		case g+unknown[name] < w && tooLittle == "":
-			tooLittle = fmt.Sprintf("%s: %d times, should be %d", name, g, w)
+		slack := slack
+		if strings.HasPrefix(name, "create ") || strings.HasPrefix(name, "delete") {
+			slack = 0
+		}
+		w, g := want[name], got[name]
+		if g > w.Max+slack || g+unknown[name] < w.Min {
+			all = append(all, Deviation{What: name, More: g > w.Max, Message: fmt.Sprintf("%s: %s, should be %s", name, times(g), w)})
 		}
 	}
-	return tooMuch, tooLittle
+	return all
 }
 
-// MayDiffer says whether a write begins with one of these.
-func MayDiffer(text string, beginnings []string) bool {
-	for _, beginning := range beginnings {
-		if strings.HasPrefix(text, beginning) {
-			return true
-		}
+func times(n int) string {
+	if n == 1 {
+		return "once"
 	}
-	return false
+	return fmt.Sprintf("%d times", n)
+}
+
+// needlessMessage says which writes were needless, by kind and reason.
+func needlessMessage(all []Needless, expected, disturbed int) string {
+	counts := map[Needless]int{}
+	var order []Needless
+	for _, n := range all {
+		if counts[n] == 0 {
+			order = append(order, n)
+		}
+		counts[n]++
+	}
+	var parts []string
+	for _, n := range order {
+		part := fmt.Sprintf("%s: %s, although %s", n.What, times(counts[n]), n.Why)
+		if n.Stale != "" {
+			part += " (its cache was stale: " + n.Stale + ")"
+		}
+		parts = append(parts, part)
+	}
+	return fmt.Sprintf("%s; without faults there are %d such writes, and %d requests were disturbed", strings.Join(parts, "; "), expected, disturbed)
+}
+
+// MayDiffer reports whether a kind of write begins as one of these.
+func MayDiffer(what string, beginnings []string) bool {
+	return slices.ContainsFunc(beginnings, func(beginning string) bool { return strings.HasPrefix(what, beginning) })
 }

@@ -1,7 +1,7 @@
 package oracle_test
 
 import (
-	"maps"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,36 +33,41 @@ func refused(status int) []history.Injection {
 	return []history.Injection{{Kind: history.Refused, Status: status}}
 }
 
+// because is a needless deletion.
+func because(why string) []oracle.Needless {
+	return []oracle.Needless{{What: "delete pods frontend-*", Why: why}}
+}
+
 func TestEffects(t *testing.T) {
 	const deletes = "delete pods frontend-*"
 	base := history.Request{Verb: "delete", Resource: "pods", Namespace: "shop", Name: "frontend-x"}
 	for name, c := range map[string]struct {
 		change  func(*history.Request)
-		effects oracle.Effects // Tries left out
+		effects oracle.Effects // Attempts left out
 	}{
 		"done":          {func(r *history.Request) { r.Status = 200 }, oracle.Effects{Did: map[string]int{deletes: 1}}},
 		"created":       {func(r *history.Request) { r.Status = 201 }, oracle.Effects{Did: map[string]int{deletes: 1}}},
-		"a no-op":       {func(r *history.Request) { r.Status, r.NoOp = 200, true }, oracle.Effects{Needless: 1}},
-		"not there":     {func(r *history.Request) { r.Status = 404 }, oracle.Effects{Needless: 1}},
-		"a conflict":    {func(r *history.Request) { r.Status = 409 }, oracle.Effects{Needless: 1}},
-		"no answer":     {func(r *history.Request) { r.Error = "broken off" }, oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
-		"an error":      {func(r *history.Request) { r.Status = 500 }, oracle.Effects{Excused: 1}},
-		"too many":      {func(r *history.Request) { r.Status = 429 }, oracle.Effects{Excused: 1}},
-		"refused":       {func(r *history.Request) { r.Status, r.Injected = 403, refused(403) }, oracle.Effects{Excused: 1}},
-		"refused badly": {func(r *history.Request) { r.Status, r.Injected = 500, refused(500) }, oracle.Effects{Excused: 1}},
+		"a no-op":       {func(r *history.Request) { r.Status, r.NoOp = 200, true }, oracle.Effects{Needless: because("it was being deleted already")}},
+		"not there":     {func(r *history.Request) { r.Status = 404 }, oracle.Effects{Needless: because("it did not exist any more")}},
+		"a conflict":    {func(r *history.Request) { r.Status = 409 }, oracle.Effects{Needless: because("it had changed since it was read")}},
+		"no answer":     {func(r *history.Request) { r.Error = "broken off" }, oracle.Effects{Unknown: map[string]int{deletes: 1}, Disturbed: 1}},
+		"an error":      {func(r *history.Request) { r.Status = 500 }, oracle.Effects{Disturbed: 1}},
+		"too many":      {func(r *history.Request) { r.Status = 429 }, oracle.Effects{Disturbed: 1}},
+		"refused":       {func(r *history.Request) { r.Status, r.Injected = 403, refused(403) }, oracle.Effects{Disturbed: 1}},
+		"refused badly": {func(r *history.Request) { r.Status, r.Injected = 500, refused(500) }, oracle.Effects{Disturbed: 1}},
 		"slow":          {func(r *history.Request) { r.Status, r.Injected = 200, slow }, oracle.Effects{Did: map[string]int{deletes: 1}}},
-		"a slow no-op":  {func(r *history.Request) { r.Status, r.NoOp, r.Injected = 200, true, slow }, oracle.Effects{Needless: 1}},
-		"too slow":      {func(r *history.Request) { r.Status, r.Injected = 404, slow }, oracle.Effects{Needless: 1}},
-		"slow and lost": {func(r *history.Request) { r.Injected, r.Error = slices.Concat(slow, requestLost), "broken off" }, oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
-		"a slow watch":  {func(r *history.Request) { r.Status, r.Verb, r.Injected = 200, "watch", late }, oracle.Effects{Excused: 1}},
+		"a slow no-op":  {func(r *history.Request) { r.Status, r.NoOp, r.Injected = 200, true, slow }, oracle.Effects{Needless: because("it was being deleted already")}},
+		"too slow":      {func(r *history.Request) { r.Status, r.Injected = 404, slow }, oracle.Effects{Needless: because("it did not exist any more")}},
+		"slow and lost": {func(r *history.Request) { r.Injected, r.Error = slices.Concat(slow, requestLost), "broken off" }, oracle.Effects{Unknown: map[string]int{deletes: 1}, Disturbed: 1}},
+		"a slow watch":  {func(r *history.Request) { r.Status, r.Verb, r.Injected = 200, "watch", late }, oracle.Effects{Disturbed: 1}},
 		"half an answer": {func(r *history.Request) { r.Status, r.Error = 200, "unexpected EOF" },
-			oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
+			oracle.Effects{Unknown: map[string]int{deletes: 1}, Disturbed: 1}},
 		"a lost reply": {func(r *history.Request) {
 			r.Status, r.Injected, r.Error, r.RVAfter = 200, replyLost, "broken off", "7"
 		},
-			oracle.Effects{Did: map[string]int{deletes: 1}, Excused: 1}},
+			oracle.Effects{Did: map[string]int{deletes: 1}, Disturbed: 1}},
 		"a lost request": {func(r *history.Request) { r.Injected, r.Error = requestLost, "broken off" },
-			oracle.Effects{Unknown: map[string]int{deletes: 1}, Excused: 1}},
+			oracle.Effects{Unknown: map[string]int{deletes: 1}, Disturbed: 1}},
 		"of a subresource": {func(r *history.Request) { r.Status, r.Subresource, r.Verb = 200, "status", "update" },
 			oracle.Effects{Did: map[string]int{"update pods/status frontend-*": 1}}},
 		"of a group": {func(r *history.Request) { r.Status, r.Group, r.Resource = 200, "apps", "deployments" },
@@ -73,13 +78,13 @@ func TestEffects(t *testing.T) {
 		"no write":               {func(r *history.Request) { r.Status, r.Verb = 200, "get" }, oracle.Effects{}},
 		"a dry run":              {func(r *history.Request) { r.Status, r.DryRun = 200, true }, oracle.Effects{}},
 		"what cannot be read":    {func(r *history.Request) { r.Status, r.Verb = 404, "get" }, oracle.Effects{}},
-		"a read that is refused": {func(r *history.Request) { r.Status, r.Verb, r.Injected = 500, "list", refused(500) }, oracle.Effects{Excused: 1}},
+		"a read that is refused": {func(r *history.Request) { r.Status, r.Verb, r.Injected = 500, "list", refused(500) }, oracle.Effects{Disturbed: 1}},
 		"an event":               {func(r *history.Request) { r.Status, r.Verb, r.Resource = 201, "create", "events" }, oracle.Effects{}},
 		"a lease":                {func(r *history.Request) { r.Status, r.Verb, r.Resource = 200, "update", "leases" }, oracle.Effects{}},
 		"an event that is refused": {func(r *history.Request) {
 			r.Status, r.Verb, r.Resource, r.Injected = 500, "create", "events", refused(500)
 		},
-			oracle.Effects{Excused: 1}},
+			oracle.Effects{Disturbed: 1}},
 		"an event of the newer group": {func(r *history.Request) {
 			r.Status, r.Verb, r.Group, r.Resource = 201, "create", "events.k8s.io", "events"
 		},
@@ -95,7 +100,7 @@ func TestEffects(t *testing.T) {
 			if c.effects.Unknown == nil {
 				c.effects.Unknown = map[string]int{}
 			}
-			got.Tries = nil
+			got.Attempts = nil
 			require.Equal(t, c.effects, got)
 		})
 	}
@@ -117,7 +122,7 @@ func TestEventsAndLeasesCountWhereTheyAreWatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := oracle.EffectsOf(h, "shop", c.resources, frontend)
 			require.Equal(t, c.want, got.Did)
-			require.Len(t, got.Tries, len(c.want))
+			require.Len(t, got.Attempts, len(c.want))
 		})
 	}
 }
@@ -139,72 +144,139 @@ func TestEffectsAddUp(t *testing.T) {
 	require.Equal(t, oracle.Effects{
 		Did:      map[string]int{"delete pods frontend-*": 4, "patch pods frontend-*": 1},
 		Unknown:  map[string]int{"delete pods frontend-*": 1},
-		Needless: 2, Excused: 3,
-		Tries: map[string]int{"delete pods frontend-x": 2, "delete pods frontend-y": 3, "delete pods frontend-z": 3, "patch pods frontend-z": 1},
+		Needless: append(because("it did not exist any more"), because("it was being deleted already")...), Disturbed: 3,
+		Attempts: map[string]int{"delete pods frontend-x": 2, "delete pods frontend-y": 3, "delete pods frontend-z": 3, "patch pods frontend-z": 1},
 	}, oracle.EffectsOf(h, "shop", []string{"pods"}, frontend))
 }
 
-func TestCompareEffects(t *testing.T) {
-	counts := func(n int) map[string]int { return map[string]int{"delete pods a": n, "update pods/status a": 1} }
-	one := oracle.Effects{Did: counts(1)}
+// Where the recording shows that the controller's cache was behind, a needless write says so.
+func TestNeedlessWritesOfAStaleCache(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
+	deletion := history.Request{Verb: "delete", Resource: "pods", Namespace: "shop", Name: "frontend-x", Start: at(10), Status: 404}
+	again := deletion
+	again.Status, again.NoOp, again.RVBefore, again.RVAfter = 200, true, "7", "7"
+	event := history.Event{Resource: "pods", Namespace: "shop", Name: "frontend-x", Type: "MODIFIED", ResourceVersion: "7", Time: at(11)}
+	other := func(change func(*history.Event)) history.Event {
+		e := event
+		change(&e)
+		return e
+	}
 	for name, c := range map[string]struct {
-		want, got          oracle.Effects
-		mayDiffer          []string
-		tooMuch, tooLittle string
+		request history.Request
+		event   history.Event
+		stale   string
 	}{
-		"nothing":  {},
-		"the same": {want: one, got: one},
-		"more":     {want: one, got: oracle.Effects{Did: counts(3)}, tooMuch: "delete pods a: 3 times, should be 1"},
-		"less":     {want: oracle.Effects{Did: counts(3)}, got: one, tooLittle: "delete pods a: 1 times, should be 3"},
-		"never":    {want: one, got: oracle.Effects{}, tooLittle: "delete pods a: 0 times, should be 1"},
-		"out of the blue": {want: oracle.Effects{}, got: oracle.Effects{Did: map[string]int{"delete pods z": 1}},
-			tooMuch: "delete pods z: 1 times, should be 0"},
-		"both": {want: oracle.Effects{Did: map[string]int{"a": 1, "b": 2}}, got: oracle.Effects{Did: map[string]int{"a": 2, "b": 1}},
-			tooMuch: "a: 2 times, should be 1", tooLittle: "b: 1 times, should be 2"},
-		"the first counts": {want: oracle.Effects{Did: map[string]int{}}, got: oracle.Effects{Did: map[string]int{"b": 1, "a": 1}},
-			tooMuch: "a: 1 times, should be 0"},
-		"what is unknown may have been done": {want: oracle.Effects{Did: counts(2)},
-			got: oracle.Effects{Did: counts(1), Unknown: map[string]int{"delete pods a": 1}}},
-		"what is unknown may be too little": {want: oracle.Effects{Did: counts(3)},
-			got:       oracle.Effects{Did: counts(1), Unknown: map[string]int{"delete pods a": 1}},
-			tooLittle: "delete pods a: 1 times, should be 3"},
-		"what is unknown is not too much": {want: one, got: oracle.Effects{Did: counts(1), Unknown: map[string]int{"delete pods a": 5}}},
-		"what may differ":                 {want: one, got: oracle.Effects{Did: counts(3)}, mayDiffer: []string{"delete pods"}},
-		"what may differ, less":           {want: oracle.Effects{Did: counts(3)}, got: one, mayDiffer: []string{"delete "}},
-		"what else may differ": {want: one, got: oracle.Effects{Did: counts(3)}, mayDiffer: []string{"update", "pods"},
-			tooMuch: "delete pods a: 3 times, should be 1"},
-
-		"needless": {want: oracle.Effects{Needless: 1}, got: oracle.Effects{Needless: 2},
-			tooMuch: "2 writes that could change nothing; undisturbed it makes 1, and 0 requests were disturbed"},
-		"needless, but less":       {want: oracle.Effects{Needless: 2}, got: oracle.Effects{Needless: 1}},
-		"needless, but disturbed":  {want: oracle.Effects{Needless: 1}, got: oracle.Effects{Needless: 3, Excused: 2}},
-		"needless, and disturbed":  {want: oracle.Effects{Needless: 1}, got: oracle.Effects{Needless: 4, Excused: 2}, tooMuch: "4 writes that could change nothing; undisturbed it makes 1, and 2 requests were disturbed"},
-		"needless, but may differ": {want: one, got: oracle.Effects{Did: counts(1), Needless: 7}, mayDiffer: []string{"needless"}},
-		"needless, and too little": {want: one, got: oracle.Effects{Needless: 1}, tooLittle: "delete pods a: 0 times, should be 1",
-			tooMuch: "1 writes that could change nothing; undisturbed it makes 0, and 0 requests were disturbed"},
-		"needless, and too much": {want: one, got: oracle.Effects{Did: counts(2), Needless: 1}, tooMuch: "delete pods a: 2 times, should be 1"},
-
-		"came too often": {want: oracle.Effects{Changes: map[string]int{"added pods a": 1}}, got: oracle.Effects{Changes: map[string]int{"added pods a": 2}},
-			tooMuch: "added pods a: 2 times, should be 1"},
-		"never went": {want: oracle.Effects{Changes: map[string]int{"deleted pods a": 1}}, got: oracle.Effects{Changes: map[string]int{}},
-			tooLittle: "deleted pods a: 0 times, should be 1"},
-		"came too often, and may": {want: oracle.Effects{Changes: map[string]int{}}, got: oracle.Effects{Changes: map[string]int{"added pods a": 2}},
-			mayDiffer: []string{"added pods"}},
-		"changes before writes": {want: oracle.Effects{Did: counts(1), Changes: map[string]int{"added pods a": 1}},
-			got: oracle.Effects{Did: counts(2), Changes: map[string]int{"added pods a": 2}}, tooMuch: "added pods a: 2 times, should be 1"},
-		"writes where changes are the same": {want: oracle.Effects{Did: counts(1), Changes: map[string]int{"added pods a": 1}},
-			got: oracle.Effects{Did: counts(2), Changes: map[string]int{"added pods a": 1}}, tooMuch: "delete pods a: 2 times, should be 1"},
-		"changes that are not known": {want: oracle.Effects{Did: counts(1), Changes: map[string]int{"added pods a": 1}}, got: one},
-		"changes of which what is unknown is none": {want: oracle.Effects{Changes: map[string]int{"deleted pods a": 1}},
-			got:       oracle.Effects{Changes: map[string]int{}, Unknown: map[string]int{"deleted pods a": 1}},
-			tooLittle: "deleted pods a: 0 times, should be 1"},
+		"the event came later":           {deletion, event, "the MODIFIED event of it reached the controller only later"},
+		"of the version in the answer":   {again, event, "the MODIFIED event of it reached the controller only later"},
+		"of a later version":             {again, other(func(e *history.Event) { e.ResourceVersion = "8" }), ""},
+		"the event had come before":      {deletion, other(func(e *history.Event) { e.Time = at(9) }), ""},
+		"the event of another Pod":       {deletion, other(func(e *history.Event) { e.Name = "frontend-y" }), ""},
+		"the event in another namespace": {deletion, other(func(e *history.Event) { e.Namespace = "inn" }), ""},
+		"a bookmark":                     {deletion, other(func(e *history.Event) { e.Type = "BOOKMARK" }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			did := maps.Clone(c.got.Did)
-			tooMuch, tooLittle := oracle.CompareEffects(c.want, c.got, c.mayDiffer)
-			require.Equal(t, c.tooMuch, tooMuch)
-			require.Equal(t, c.tooLittle, tooLittle)
-			require.Equal(t, did, c.got.Did)
+			h := &history.History{Requests: []history.Request{c.request}, Events: []history.Event{c.event}}
+			got := oracle.EffectsOf(h, "shop", []string{"pods"}, frontend).Needless
+			require.Len(t, got, 1)
+			require.Equal(t, c.stale, got[0].Stale)
+		})
+	}
+}
+
+// expected is what runs with these counts make expected.
+func expected(runs ...oracle.Effects) *oracle.Expected {
+	e := new(oracle.Expected)
+	for _, run := range runs {
+		e.Add(run)
+	}
+	return e
+}
+
+// needless are as many writes that could not change anything.
+func needless(n int) []oracle.Needless {
+	return slices.Repeat([]oracle.Needless{{What: "delete pods a", Why: "it did not exist any more"}}, n)
+}
+
+func TestExpectedSettles(t *testing.T) {
+	var e oracle.Expected
+	require.True(t, e.Add(oracle.Effects{Did: map[string]int{"a": 2}}), "the first run is news")
+	require.False(t, e.Add(oracle.Effects{Did: map[string]int{"a": 2}}))
+	require.True(t, e.Add(oracle.Effects{Did: map[string]int{"a": 3}}))
+	require.True(t, e.Add(oracle.Effects{}))
+	require.True(t, e.Add(oracle.Effects{Did: map[string]int{"a": 1, "b": 1}}))
+	require.False(t, e.Add(oracle.Effects{Did: map[string]int{"a": 2, "b": 0}}))
+	require.Equal(t, map[string]oracle.Range{"a": {0, 3}, "b": {0, 1}}, e.Did)
+	require.True(t, e.Add(oracle.Effects{Needless: needless(1)}))
+	require.False(t, e.Add(oracle.Effects{Needless: needless(1)}))
+	require.True(t, e.Add(oracle.Effects{Changes: map[string]int{"added pods x": 1}}))
+	require.Equal(t, []string{"added pods x"}, e.Uneven(nil))
+	require.Empty(t, e.Uneven([]string{"added pods"}))
+}
+
+func TestDeviations(t *testing.T) {
+	counts := func(deletes, updates int) oracle.Effects {
+		return oracle.Effects{Did: map[string]int{"delete pods a": deletes, "update pods/status a": updates}}
+	}
+	changes := func(n int) oracle.Effects {
+		return oracle.Effects{Did: map[string]int{}, Changes: map[string]int{"added pods a": n}}
+	}
+	with := func(e oracle.Effects, change func(*oracle.Effects)) oracle.Effects {
+		change(&e)
+		return e
+	}
+	one := counts(1, 1)
+	const gone = "delete pods a: %s, although it did not exist any more; without faults there are %d such writes, and %d requests were disturbed"
+	for name, c := range map[string]struct {
+		expected  *oracle.Expected
+		run       oracle.Effects
+		injected  int
+		mayDiffer []string
+		want      []string // messages; a tolerable one begins with "note: "
+	}{
+		"nothing":                          {expected: expected(oracle.Effects{})},
+		"the same":                         {expected: expected(one), run: one},
+		"more deletes":                     {expected: expected(one), run: counts(3, 1), want: []string{"delete pods a: 3 times, should be 1"}},
+		"more deletes, though disturbed":   {expected: expected(one), run: counts(2, 1), injected: 9, want: []string{"delete pods a: 2 times, should be 1"}},
+		"fewer deletes":                    {expected: expected(counts(3, 1)), run: one, want: []string{"note: delete pods a: once, should be 3"}},
+		"none":                             {expected: expected(one), run: oracle.Effects{}, want: []string{"note: delete pods a: 0 times, should be 1", "note: update pods/status a: 0 times, should be 1"}},
+		"one that never was":               {expected: expected(oracle.Effects{}), run: counts(1, 0), want: []string{"delete pods a: once, should be 0"}},
+		"more updates":                     {expected: expected(one), run: counts(1, 2), want: []string{"update pods/status a: 2 times, should be 1"}},
+		"one more update, and disturbed":   {expected: expected(one), run: counts(1, 2), injected: 1},
+		"one more update, after a failure": {expected: expected(one), run: with(counts(1, 2), func(e *oracle.Effects) { e.Disturbed = 1 })},
+		"two more updates, and disturbed":  {expected: expected(one), run: counts(1, 3), injected: 1, want: []string{"update pods/status a: 3 times, should be 1"}},
+		"fewer updates":                    {expected: expected(counts(1, 4)), run: counts(1, 2), want: []string{"note: update pods/status a: 2 times, should be 4"}},
+		"within the spread":                {expected: expected(counts(1, 2), counts(1, 4)), run: counts(1, 3)},
+		"beyond the spread":                {expected: expected(counts(1, 2), counts(1, 4)), run: counts(1, 5), want: []string{"update pods/status a: 5 times, should be 2 to 4"}},
+		"below the spread":                 {expected: expected(counts(1, 2), counts(1, 4)), run: counts(1, 1), want: []string{"note: update pods/status a: once, should be 2 to 4"}},
+		"what is unknown may have been done": {expected: expected(counts(2, 1)),
+			run: with(one, func(e *oracle.Effects) { e.Unknown = map[string]int{"delete pods a": 1} })},
+		"what is unknown is not too much": {expected: expected(one),
+			run: with(one, func(e *oracle.Effects) { e.Unknown = map[string]int{"delete pods a": 5} })},
+		"what may differ":      {expected: expected(one), run: counts(3, 1), mayDiffer: []string{"delete pods"}},
+		"what else may differ": {expected: expected(one), run: counts(3, 1), mayDiffer: []string{"update", "pods"}, want: []string{"delete pods a: 3 times, should be 1"}},
+
+		"needless":                 {expected: expected(oracle.Effects{Needless: needless(1)}), run: oracle.Effects{Needless: needless(2)}, want: []string{fmt.Sprintf(gone, "2 times", 1, 0)}},
+		"less needless":            {expected: expected(oracle.Effects{Needless: needless(2)}), run: oracle.Effects{Needless: needless(1)}},
+		"needless, but disturbed":  {expected: expected(oracle.Effects{Needless: needless(1)}), run: oracle.Effects{Needless: needless(3), Disturbed: 2}},
+		"needless, and disturbed":  {expected: expected(oracle.Effects{Needless: needless(1)}), run: oracle.Effects{Needless: needless(4), Disturbed: 2}, want: []string{fmt.Sprintf(gone, "4 times", 1, 2)}},
+		"needless, but may differ": {expected: expected(one), run: with(one, func(e *oracle.Effects) { e.Needless = needless(7) }), mayDiffer: []string{"needless"}},
+
+		"created too often":     {expected: expected(changes(1)), run: changes(2), want: []string{"added pods a: 2 times, should be 1"}},
+		"never created":         {expected: expected(changes(1)), run: changes(0), want: []string{"added pods a: 0 times, should be 1"}},
+		"created, and may":      {expected: expected(changes(0)), run: changes(2), mayDiffer: []string{"added pods"}},
+		"changes are not known": {expected: expected(changes(1)), run: oracle.Effects{}},
+		"changes hide the writes": {expected: expected(changes(1)), run: with(changes(2), func(e *oracle.Effects) { e.Did = map[string]int{"create pods a": 2} }),
+			want: []string{"added pods a: 2 times, should be 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, d := range c.expected.Deviations(c.run, c.injected, c.mayDiffer) {
+				if d.Tolerable {
+					d.Message = "note: " + d.Message
+				}
+				got = append(got, d.Message)
+			}
+			require.Equal(t, c.want, got)
 		})
 	}
 }

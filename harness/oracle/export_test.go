@@ -2,14 +2,14 @@ package oracle
 
 import "time"
 
-// FailsSinceLong makes believe that the watch of a resource has failed for longer than anybody has patience. It
-// returns false where it does not fail.
-func (s *States) FailsSinceLong(resource string) bool {
+// ExpirePatience pretends that the watch of a resource has been failing for longer than it is retried. It returns false if
+// the watch does not fail.
+func (s *States) ExpirePatience(resource string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.since[resource].IsZero() {
+	if s.failing[resource].IsZero() {
 		return false
 	}
-	s.since[resource] = time.Now().Add(-2 * patience)
+	s.failing[resource] = time.Now().Add(-2 * patience)
 	return true
 }

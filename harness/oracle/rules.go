@@ -15,16 +15,16 @@ import (
 
 // Condition is a condition on a state, in CEL: https://kubernetes.io/docs/reference/using-api/cel/.
 //
-// It sees the objects of each watched resource as a list by its plural ("pods"); now, a timestamp; and, in
-// an invariant, change: its type ("ADDED", "MODIFIED", "DELETED"), resource, object, and old, which for
-// ADDED is an empty object.
+// Its variables are a list of objects for each watched resource, by plural ("pods"); now, a timestamp; and, in an
+// invariant, change, with the fields type ("ADDED", "MODIFIED" or "DELETED"), resource, object, and old, which is an empty
+// object for ADDED.
 type Condition struct {
-	Rule string `json:"rule"` // is true when all is well
-	// Message, CEL too, says what is wrong. Without it, the rule is shown.
+	Rule string `json:"rule"` // an expression that is true while the condition holds
+	// Message is an expression of type string that says what is wrong. Without it, the rule is shown.
 	Message string `json:"message,omitempty"`
 }
 
-// Rules are conditions that have been understood.
+// Rules are compiled conditions.
 type Rules struct {
 	resources []string
 	rules     []rule
@@ -35,7 +35,7 @@ type rule struct {
 	holds, message cel.Program // message may be nil
 }
 
-// NewRules reads conditions on these resources. An error says which of them it is about.
+// NewRules compiles conditions on these resources. Its error names the condition that is malformed.
 func NewRules(resources []string, conditions []Condition) (*Rules, error) {
 	options := []cel.EnvOption{
 		cel.Variable("now", cel.TimestampType),
@@ -71,16 +71,22 @@ func compile(env *cel.Env, text string, want *cel.Type) (cel.Program, error) {
 		return nil, err
 	}
 	if is := ast.OutputType(); !is.IsExactType(want) && !is.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("it is a %s, and must be a %s", is, want)
+		return nil, fmt.Errorf("it has type %s, but must have type %s", is, want)
 	}
 	return env.Program(ast)
 }
 
-// Broken says what is wrong with a state, or "". change is the one that led to it, or nil. Rules that cannot
-// be evaluated, as where there is no such object yet, are broken.
-func (r *Rules) Broken(state State, change *Change) string {
+// Violation is a rule that does not hold in a state.
+type Violation struct {
+	Rule    string // its CEL source; identifies the rule
+	Message string // what is wrong, for a person
+}
+
+// Check returns the first rule that does not hold in a state, or nil. change is the one that led to the state, or nil. A
+// rule that cannot be evaluated, for example because an object does not exist yet, does not hold.
+func (r *Rules) Check(state State, change *Change) *Violation {
 	if len(r.rules) == 0 {
-		return ""
+		return nil
 	}
 	values := map[string]any{"now": time.Now(), "change": map[string]any{}}
 	for _, resource := range r.resources {
@@ -103,30 +109,30 @@ func (r *Rules) Broken(state State, change *Change) string {
 		}
 		if rule.message != nil {
 			if text, _, messageErr := rule.message.Eval(values); messageErr == nil && text.Value() != "" {
-				return fmt.Sprint(text.Value())
+				return &Violation{rule.Rule, fmt.Sprint(text.Value())}
 			}
 		}
 		if err != nil {
-			return fmt.Sprintf("it cannot be said whether %s: %v", rule.Rule, err)
+			return &Violation{rule.Rule, fmt.Sprintf("the rule %s cannot be evaluated: %v", rule.Rule, err)}
 		}
-		return "it does not hold that " + rule.Rule
+		return &Violation{rule.Rule, "the rule does not hold: " + rule.Rule}
 	}
-	return ""
+	return nil
 }
 
-// errBroken ends a walk through the states.
-var errBroken = errors.New("broken")
+// errViolated ends a walk through the states.
+var errViolated = errors.New("violated")
 
-// BrokenEver says what was wrong with the first state that broke a rule, or "".
-func (r *Rules) BrokenEver(s *States) (what string, change Change) {
+// CheckAll checks the rules in every state, and returns the first violation with the change that led to it, or nil.
+func (r *Rules) CheckAll(s *States) (violation *Violation, change Change) {
 	_ = s.Each(func(state State, c Change) error {
-		what, change = r.Broken(state, &c), c
-		if what != "" {
-			return errBroken
+		violation, change = r.Check(state, &c), c
+		if violation != nil {
+			return errViolated
 		}
 		return nil
 	})
-	return what, change
+	return violation, change
 }
 
 // sorted returns the keys of a map, in order.

@@ -15,7 +15,15 @@ func pod(name, phase string) oracle.Object {
 	return oracle.Object{"metadata": oracle.Object{"name": name}, "status": oracle.Object{"phase": phase}}
 }
 
-func TestRulesSee(t *testing.T) {
+// message is what a violation says, or "" for none.
+func message(v *oracle.Violation) string {
+	if v == nil {
+		return ""
+	}
+	return v.Message
+}
+
+func TestVariablesOfRules(t *testing.T) {
 	state := oracle.State{
 		"pods":       {"b": pod("b", "Running"), "a": pod("a", "Pending")},
 		"configmaps": {},
@@ -55,26 +63,26 @@ func TestRulesSee(t *testing.T) {
 		t.Run(rule, func(t *testing.T) {
 			rules, err := oracle.NewRules([]string{"pods", "configmaps", "services"}, []oracle.Condition{{Rule: rule}})
 			require.NoError(t, err)
-			want := "it does not hold that " + rule
+			want := "the rule does not hold: " + rule
 			if c.holds {
 				want = ""
 			}
-			require.Equal(t, want, rules.Broken(state, c.change))
+			require.Equal(t, want, message(rules.Check(state, c.change)))
 		})
 	}
 }
 
-func TestNowIsNow(t *testing.T) {
+func TestNowIsTheCurrentTime(t *testing.T) {
 	begin := time.Now()
 	rules, err := oracle.NewRules(nil, []oracle.Condition{{Rule: "false", Message: "string(now)"}})
 	require.NoError(t, err)
-	now, err := time.Parse(time.RFC3339Nano, rules.Broken(nil, nil))
+	now, err := time.Parse(time.RFC3339Nano, message(rules.Check(nil, nil)))
 	require.NoError(t, err)
 	require.False(t, now.Before(begin.Round(0)))
 	require.False(t, now.After(time.Now().Round(0)))
 }
 
-func TestBrokenRules(t *testing.T) {
+func TestCheck(t *testing.T) {
 	state := oracle.State{"pods": {"a": pod("a", "Running")}}
 	for name, c := range map[string]struct {
 		conditions []oracle.Condition
@@ -82,40 +90,39 @@ func TestBrokenRules(t *testing.T) {
 	}{
 		"none":                   {nil, ""},
 		"all hold":               {[]oracle.Condition{{Rule: "size(pods) == 1"}, {Rule: "true", Message: "'no'"}}, ""},
-		"one is broken":          {[]oracle.Condition{{Rule: "true"}, {Rule: "pods == []"}}, "it does not hold that pods == []"},
+		"one is broken":          {[]oracle.Condition{{Rule: "true"}, {Rule: "pods == []"}}, "the rule does not hold: pods == []"},
 		"the first counts":       {[]oracle.Condition{{Rule: "false", Message: "'one'"}, {Rule: "false", Message: "'two'"}}, "one"},
 		"a message":              {[]oracle.Condition{{Rule: "false", Message: "'no Pod but ' + pods[0].metadata.name"}}, "no Pod but a"},
 		"a message of any type":  {[]oracle.Condition{{Rule: "false", Message: "pods[0].metadata.name"}}, "a"},
-		"a message that is none": {[]oracle.Condition{{Rule: "false", Message: "pods[7].metadata.name"}}, "it does not hold that false"},
-		"a rule of any type":     {[]oracle.Condition{{Rule: "pods[0].metadata.name"}}, "it does not hold that pods[0].metadata.name"},
+		"a message that is none": {[]oracle.Condition{{Rule: "false", Message: "pods[7].metadata.name"}}, "the rule does not hold: false"},
+		"a rule of any type":     {[]oracle.Condition{{Rule: "pods[0].metadata.name"}}, "the rule does not hold: pods[0].metadata.name"},
 		"no such object": {[]oracle.Condition{{Rule: "pods[1].metadata.name == 'b'"}},
-			"it cannot be said whether pods[1].metadata.name == 'b': index out of bounds: 1"},
+			"the rule pods[1].metadata.name == 'b' cannot be evaluated: index out of bounds: 1"},
 		"no such field": {[]oracle.Condition{{Rule: "pods[0].spec.nodeName == 'b'"}},
-			"it cannot be said whether pods[0].spec.nodeName == 'b': no such key: spec"},
+			"the rule pods[0].spec.nodeName == 'b' cannot be evaluated: no such key: spec"},
 		"no such object, with a message": {[]oracle.Condition{{Rule: "pods[1].metadata.name == 'b'", Message: "'there is no b'"}}, "there is no b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules, err := oracle.NewRules([]string{"pods"}, c.conditions)
 			require.NoError(t, err)
-			require.Equal(t, c.want, rules.Broken(state, nil))
+			require.Equal(t, c.want, message(rules.Check(state, nil)))
 		})
 	}
 }
 
-// Who has nothing to say has still found something.
-func TestAnEmptyMessageIsNone(t *testing.T) {
+func TestAnEmptyMessageShowsTheRule(t *testing.T) {
 	rules, err := oracle.NewRules(nil, []oracle.Condition{{Rule: "false", Message: "''"}})
 	require.NoError(t, err)
-	require.Equal(t, "it does not hold that false", rules.Broken(nil, nil))
+	require.Equal(t, "the rule does not hold: false", message(rules.Check(nil, nil)))
 }
 
-func TestRulesThatAreNone(t *testing.T) {
+func TestNewRulesRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		condition oracle.Condition
 		want      []string
 	}{
-		"a wrong type":            {oracle.Condition{Rule: "size(pods)"}, []string{`rule "size(pods)": it is a int, and must be a bool`}},
-		"a wrong type of message": {oracle.Condition{Rule: "true", Message: "size(pods)"}, []string{`message "size(pods)": it is a int, and must be a string`}},
+		"a wrong type":            {oracle.Condition{Rule: "size(pods)"}, []string{`rule "size(pods)": it has type int, but must have type bool`}},
+		"a wrong type of message": {oracle.Condition{Rule: "true", Message: "size(pods)"}, []string{`message "size(pods)": it has type int, but must have type string`}},
 		"an unknown variable": {oracle.Condition{Rule: "size(secrets) == 1"},
 			[]string{`rule "size(secrets) == 1": `, "undeclared reference to 'secrets'"}},
 		"an unknown variable in a message": {oracle.Condition{Rule: "true", Message: "old.name"},
@@ -135,7 +142,7 @@ func TestRulesThatAreNone(t *testing.T) {
 	}
 }
 
-func TestBrokenEver(t *testing.T) {
+func TestCheckAll(t *testing.T) {
 	w := newWorld(t)
 	w.put("pods", "old")
 	s := w.watch("pods")
@@ -157,12 +164,12 @@ func TestBrokenEver(t *testing.T) {
 		t.Run(rule, func(t *testing.T) {
 			rules, err := oracle.NewRules([]string{"pods"}, []oracle.Condition{{Rule: rule, Message: "'broken'"}})
 			require.NoError(t, err)
-			what, change := rules.BrokenEver(s)
+			violation, change := rules.CheckAll(s)
 			if want == "" {
-				require.Empty(t, what)
+				require.Nil(t, violation)
 				return
 			}
-			require.Equal(t, "broken", what)
+			require.Equal(t, &oracle.Violation{Rule: rule, Message: "broken"}, violation)
 			require.Equal(t, want, string(change.Type)+" "+change.Name())
 		})
 	}
@@ -173,5 +180,5 @@ func TestNowOfAChangeIsItsTime(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	rules, err := oracle.NewRules(nil, []oracle.Condition{{Rule: "false", Message: "string(now)"}})
 	require.NoError(t, err)
-	require.Equal(t, "2026-01-02T03:04:05Z", rules.Broken(nil, &oracle.Change{Type: watch.Added, Time: at, New: pod("a", "")}))
+	require.Equal(t, "2026-01-02T03:04:05Z", message(rules.Check(nil, &oracle.Change{Type: watch.Added, Time: at, New: pod("a", "")})))
 }

@@ -1,10 +1,10 @@
-// Package oracle says whether a controller did well, from the outside: from the states that the API server
-// went through, and what the controller asked for.
+// Package oracle judges a controller from the outside: by the states that the cluster went through, and by the requests
+// that the controller sent.
 //
-//   - [Watch] keeps every state of some resources in a namespace, in the order in which etcd saw them.
+//   - [Watch] records every state of some resources in a namespace, in the order in which etcd committed them.
 //   - [Rules] are conditions on such states, in CEL.
-//   - [Normalize] and [Compare] tell whether two worlds are the same, but for what is never the same twice.
-//   - [Effects] counts what a controller's writes came to, from a recording.
+//   - [Normalize] and [Compare] tell in what two states differ, apart from what differs between any two runs.
+//   - [EffectsOf] counts what a controller's writes came to, and [Expected] says what is usual.
 package oracle
 
 import (
@@ -27,14 +27,14 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Object is an object as JSON has it. Who gets one from here must not change it.
+// Object is a decoded JSON object. Callers must not modify one that they get from this package.
 type Object = map[string]any
 
 // Change is a step from one state to the next.
 type Change struct {
 	Type     watch.EventType // Added, Modified or Deleted
 	Resource string          // plural, such as "pods"
-	Time     time.Time       // when we were told
+	Time     time.Time       // when the watch delivered it
 	Old, New Object          // Old is nil for Added. New of Deleted is the last state
 
 	version uint64
@@ -49,10 +49,10 @@ func field(o Object, path ...string) string {
 	return text
 }
 
-// State is the objects at one time, by resource, each by name.
+// State holds the objects that exist at one time, by resource and then by name.
 type State map[string]map[string]Object
 
-// clone copies the state, not its objects.
+// clone copies the state but shares its objects.
 func (s State) clone() State {
 	c := State{}
 	for resource, objects := range s {
@@ -61,7 +61,7 @@ func (s State) clone() State {
 	return c
 }
 
-// List returns the objects of a resource, by name.
+// List returns the objects of a resource, sorted by name.
 func (s State) List(resource string) []Object {
 	var objects []Object
 	for _, name := range slices.Sorted(maps.Keys(s[resource])) {
@@ -70,28 +70,28 @@ func (s State) List(resource string) []Object {
 	return objects
 }
 
-// States are the states that some resources of a namespace go through.
+// States records the states that some resources of a namespace go through.
 type States struct {
-	work   sync.WaitGroup
-	cancel context.CancelFunc
+	watches sync.WaitGroup
+	cancel  context.CancelFunc
 
 	mu      sync.Mutex
 	start   State
 	now     State
-	seen    map[string]uint64 // the last resourceVersion, by resource
+	seen    map[string]uint64 // the latest resourceVersion that was delivered, by resource
 	changes []Change
-	changed chan struct{} // closed at the next change
+	changed chan struct{} // closed and replaced at each change
 	failed  error
-	since   map[string]time.Time // when the watch of a resource began to fail
+	failing map[string]time.Time // since when the watch of a resource fails; none while it works
 	gaps    int
-	mark    int // of changes, where Counts begins
+	mark    int // index into changes from which Counts counts
 }
 
-// rootCA is the ConfigMap that each namespace gets, when it gets it.
+// rootCA is the ConfigMap that the controller manager adds to every namespace, at some time.
 const rootCA = "kube-root-ca.crt"
 
-// Watch begins to watch. Everything is kept from the present state on, until Stop is called. A watch that
-// breaks goes on where it was; one that cannot is an error, of [States.Err].
+// Watch starts to record, from the present state on, until Stop is called. A watch that breaks is resumed where it was; one
+// that cannot be resumed is an error of [States.Err].
 func Watch(ctx context.Context, client dynamic.Interface, namespace string, resources []schema.GroupVersionResource) (*States, error) {
 	s := &States{start: State{}, now: State{}, seen: map[string]uint64{}, changed: make(chan struct{})}
 	ctx, s.cancel = context.WithCancel(ctx)
@@ -117,7 +117,7 @@ func (s *States) watch(ctx context.Context, client dynamic.ResourceInterface, re
 	s.now[resource] = maps.Clone(s.start[resource])
 	s.seen[resource], _ = strconv.ParseUint(list.GetResourceVersion(), 10, 64)
 	s.mu.Unlock()
-	s.work.Go(func() {
+	s.watches.Go(func() {
 		from := list.GetResourceVersion()
 		for ctx.Err() == nil {
 			if from, err = s.follow(ctx, client, resource, from); err == nil {
@@ -134,7 +134,7 @@ func (s *States) watch(ctx context.Context, client dynamic.ResourceInterface, re
 	return nil
 }
 
-// follow watches from a resourceVersion on until the watch ends. It returns how far it came.
+// follow watches from a resourceVersion on until the watch ends. It returns the resourceVersion that it reached.
 func (s *States) follow(ctx context.Context, client dynamic.ResourceInterface, resource, from string) (string, error) {
 	watcher, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true})
 	if err != nil {
@@ -148,14 +148,14 @@ func (s *States) follow(ctx context.Context, client dynamic.ResourceInterface, r
 			return from, apierrors.FromObject(event.Object)
 		}
 		s.recover(resource)
-		s.see(event.Type, resource, object)
+		s.add(event.Type, resource, object)
 		from = object.GetResourceVersion()
 	}
 	return from, nil
 }
 
-// catchUp asks for what there is now, where it is too late to be told of each change. The states between are
-// not known.
+// catchUp lists what exists now, when the API server no longer knows the changes since a resourceVersion. The states in
+// between are lost.
 func (s *States) catchUp(ctx context.Context, client dynamic.ResourceInterface, resource, since string) (from string, err error) {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -170,15 +170,15 @@ func (s *States) catchUp(ctx context.Context, client dynamic.ResourceInterface, 
 		delete(before, item.GetName())
 		switch {
 		case old == nil:
-			s.see(watch.Added, resource, &item)
+			s.add(watch.Added, resource, &item)
 		case field(old, "metadata", "resourceVersion") != item.GetResourceVersion():
-			s.see(watch.Modified, resource, &item)
+			s.add(watch.Modified, resource, &item)
 		}
 	}
 	for _, object := range before {
 		gone := (&unstructured.Unstructured{Object: object}).DeepCopy()
 		gone.SetResourceVersion(list.GetResourceVersion())
-		s.see(watch.Deleted, resource, gone)
+		s.add(watch.Deleted, resource, gone)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,21 +188,21 @@ func (s *States) catchUp(ctx context.Context, client dynamic.ResourceInterface, 
 	return list.GetResourceVersion(), nil
 }
 
-// patience is how long a watch that cannot be had is tried for.
+// patience is how long a failing watch is retried.
 const patience = time.Minute
 
-// retry waits a moment after an error. One that lasts is why states are missing.
+// retry waits before the next attempt. After patience, the error becomes that of [States.Err].
 func (s *States) retry(ctx context.Context, resource string, err error) {
 	s.mu.Lock()
-	if s.since == nil {
-		s.since = map[string]time.Time{}
+	if s.failing == nil {
+		s.failing = map[string]time.Time{}
 	}
-	if s.since[resource].IsZero() {
-		s.since[resource] = time.Now()
+	if s.failing[resource].IsZero() {
+		s.failing[resource] = time.Now()
 	}
-	if s.failed == nil && time.Since(s.since[resource]) > patience {
+	if s.failed == nil && time.Since(s.failing[resource]) > patience {
 		s.failed = fmt.Errorf("the watch of %s failed: %w", resource, err)
-		s.tell()
+		s.notify()
 	}
 	s.mu.Unlock()
 	select {
@@ -211,21 +211,21 @@ func (s *States) retry(ctx context.Context, resource string, err error) {
 	}
 }
 
-// recover is told that a watch works.
+// recover notes that a watch works.
 func (s *States) recover(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.since, resource)
+	delete(s.failing, resource)
 }
 
-// Gaps returns how often states were missed, because an API server that had been restarted did not know them.
+// Gaps returns how often states were lost because a restarted API server no longer knew them.
 func (s *States) Gaps() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.gaps
 }
 
-func (s *States) see(kind watch.EventType, resource string, object *unstructured.Unstructured) {
+func (s *States) add(kind watch.EventType, resource string, object *unstructured.Unstructured) {
 	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	if err != nil || kind == watch.Bookmark {
 		return
@@ -240,23 +240,23 @@ func (s *States) see(kind watch.EventType, resource string, object *unstructured
 	}
 	s.seen[resource] = max(s.seen[resource], version)
 	s.changes = append(s.changes, change)
-	s.tell()
+	s.notify()
 }
 
-func (s *States) tell() {
+func (s *States) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// Now returns the last state that is known, and a channel that is closed when there is another.
+// Now returns the latest state, and a channel that is closed at the next change.
 func (s *States) Now() (State, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now.clone(), s.changed
 }
 
-// Seen says whether the state is not older than a write of our own, whose answer had this resourceVersion.
-// Of a resource that is not watched, it always is not.
+// Seen reports whether the latest state includes a write whose answer had this resourceVersion. It is true for a resource
+// that is not watched.
 func (s *States) Seen(resource, resourceVersion string) bool {
 	version, err := strconv.ParseUint(resourceVersion, 10, 64)
 	s.mu.Lock()
@@ -265,22 +265,22 @@ func (s *States) Seen(resource, resourceVersion string) bool {
 	return err != nil || !watched || seen >= version
 }
 
-// Err says why states are missing, if they are.
+// Err returns why states are missing, or nil.
 func (s *States) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed
 }
 
-// Stop ends the watch.
+// Stop ends the recording. What was recorded stays.
 func (s *States) Stop() {
 	s.cancel()
-	s.work.Wait()
+	s.watches.Wait()
 }
 
-// Each calls see with every state after a change, in the order of their resourceVersions, until it returns
-// an error. The state is only good during the call.
-func (s *States) Each(see func(State, Change) error) error {
+// Each calls visit with the state after every change, in the order of resourceVersions, until it returns an error. The
+// state is valid during the call only.
+func (s *States) Each(visit func(State, Change) error) error {
 	s.mu.Lock()
 	state, changes := s.start.clone(), slices.Clone(s.changes)
 	s.mu.Unlock()
@@ -291,14 +291,14 @@ func (s *States) Each(see func(State, Change) error) error {
 		} else {
 			state[c.Resource][c.Name()] = c.New
 		}
-		if err := see(state, c); err != nil {
+		if err := visit(state, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Before returns the names of the objects that were there at the beginning.
+// Before returns the names of the objects that existed when the recording started.
 func (s *States) Before(resource string) map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,14 +309,14 @@ func (s *States) Before(resource string) map[string]bool {
 	return names
 }
 
-// Mark is where Counts begins.
+// Mark sets the point from which Counts counts.
 func (s *States) Mark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mark = len(s.changes)
 }
 
-// Counts returns how often objects came and went since Mark, by "added pods frontend-*".
+// Counts returns how often objects were created and deleted since Mark, by "added pods frontend-*".
 func (s *States) Counts() map[string]int {
 	class, counts := s.Classes(), map[string]int{}
 	s.mu.Lock()
@@ -329,25 +329,25 @@ func (s *States) Counts() map[string]int {
 	return counts
 }
 
-// Classes returns how objects are called that have a generated name: what it was generated from, and "*".
-// Others are called by their names. It knows all that there have been.
+// Classes returns a function that names objects: by generateName and "*" if the name was generated, and by their names
+// otherwise. It knows every object that was recorded.
 func (s *States) Classes() func(resource, name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	classes := map[[2]string]string{}
-	see := func(resource string, o Object) { classes[[2]string{resource, field(o, "metadata", "name")}] = class(o) }
+	name := func(resource string, o Object) { classes[[2]string{resource, field(o, "metadata", "name")}] = class(o) }
 	for resource, objects := range s.start {
 		for _, o := range objects {
-			see(resource, o)
+			name(resource, o)
 		}
 	}
 	for _, c := range s.changes {
-		see(c.Resource, c.New)
+		name(c.Resource, c.New)
 	}
 	return func(resource, name string) string { return cmp.Or(classes[[2]string{resource, name}], name) }
 }
 
-// class is what an object is called.
+// class names an object without what was generated.
 func class(o Object) string {
 	if generated := field(o, "metadata", "generateName"); generated != "" {
 		return generated + "*"
@@ -358,5 +358,7 @@ func class(o Object) string {
 // UID returns the UID of an object.
 func UID(o Object) types.UID { return types.UID(field(o, "metadata", "uid")) }
 
-// within replaces the namespace where it stands in a text.
-func within(text, namespace string) string { return strings.ReplaceAll(text, namespace, "NAMESPACE") }
+// withoutNamespace replaces the name of the run's namespace wherever it occurs.
+func withoutNamespace(text, namespace string) string {
+	return strings.ReplaceAll(text, namespace, "NAMESPACE")
+}

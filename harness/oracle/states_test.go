@@ -364,7 +364,7 @@ func TestAnErrorThatLasts(t *testing.T) {
 	w.askedFor("watch pods from 10", 1)
 	w.refuses(func(*http.Request) int { return http.StatusInternalServerError })
 	w.cutWatches()
-	require.Eventually(t, func() bool { return s.FailsSinceLong("pods") }, hangs, time.Millisecond)
+	require.Eventually(t, func() bool { return s.ExpirePatience("pods") }, hangs, time.Millisecond)
 	select {
 	case <-changed:
 	case <-time.After(hangs):
@@ -395,7 +395,7 @@ func TestAnErrorIsOverWhenThereIsAWatch(t *testing.T) {
 		return 0
 	})
 	<-watched
-	require.Eventually(t, func() bool { return !s.FailsSinceLong("pods") }, hangs, time.Millisecond)
+	require.Eventually(t, func() bool { return !s.ExpirePatience("pods") }, hangs, time.Millisecond)
 	fail()
 	w.askedFor("watch pods from 10", 7)
 	require.NoError(t, s.Err())

@@ -27,10 +27,10 @@ import (
 	"example.com/controllers/harness/manifest"
 )
 
-// placeholder stands for the namespace of a run until there is one.
+// placeholder stands for the namespace of a run in the rendered manifests.
 const placeholder = "torture-placeholder"
 
-// render returns the manifests, for the namespace placeholder.
+// render returns the manifests as YAML, for the namespace placeholder.
 func (s *Scenario) render(ctx context.Context, kubectl, scratch string) (string, error) {
 	if len(s.Manifests) == 0 {
 		return "", nil
@@ -56,7 +56,7 @@ func (s *Scenario) render(ctx context.Context, kubectl, scratch string) (string,
 	return string(out), nil
 }
 
-// clients are ours, as administrator.
+// clients are administrator's clients of a control plane.
 type clients struct {
 	kubernetes.Interface
 	dynamic dynamic.Interface
@@ -79,8 +79,8 @@ func newClients(c *cluster.Cluster) (*clients, error) {
 	return &k, nil
 }
 
-// find returns the resource that a name such as "deployments.apps" stands for. One that was just defined takes a
-// moment to be found.
+// find returns the resource that a name such as "deployments.apps" stands for. It waits for one that was only just
+// defined.
 func (k *clients) find(ctx context.Context, name string) (found schema.GroupVersionResource, err error) {
 	wanted := schema.ParseGroupResource(name).WithVersion("")
 	var failed error
@@ -98,7 +98,7 @@ func (k *clients) find(ctx context.Context, name string) (found schema.GroupVers
 
 const fieldManager = "workshop-torture"
 
-// apply applies objects in their order.
+// apply applies the objects of a YAML text, in order, in the run's namespace.
 func (k *clients) apply(ctx context.Context, text, namespace string) error {
 	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(strings.ReplaceAll(text, placeholder, namespace)), 4096)
 	for {
@@ -117,11 +117,11 @@ func (k *clients) apply(ctx context.Context, text, namespace string) error {
 	}
 }
 
-func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructured, namespace string) (wrote write, err error) {
+func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructured, namespace string) (result applied, err error) {
 	kind := object.GroupVersionKind()
-	object = object.DeepCopy() // other runs have the same
+	object = object.DeepCopy() // other runs use it too
 	var failed error
-	// A resource that was just defined takes a moment to be served.
+	// It takes a moment until a resource is served that was only just defined.
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
 		mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if failed = err; err != nil {
@@ -133,18 +133,18 @@ func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructure
 			object.SetNamespace(namespace)
 			client = k.dynamic.Resource(mapping.Resource).Namespace(namespace)
 		}
-		var applied *unstructured.Unstructured
-		applied, failed = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		var answer *unstructured.Unstructured
+		answer, failed = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 		if failed == nil {
-			wrote = write{mapping.Resource.Resource, applied.GetResourceVersion()}
+			result = applied{mapping.Resource.Resource, answer.GetResourceVersion()}
 		}
 		return failed == nil, nil
 	})
 	if err != nil {
-		return wrote, fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), errors.Join(failed, context.Cause(ctx)))
+		return result, fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), errors.Join(failed, context.Cause(ctx)))
 	}
-	return wrote, nil
+	return result, nil
 }
 
-// write is one of ours.
-type write struct{ resource, resourceVersion string }
+// applied is the state of an object after a write of ours.
+type applied struct{ resource, resourceVersion string }

@@ -30,37 +30,37 @@ import (
 	"example.com/controllers/harness/oracle"
 )
 
-// Outside is a program beside the cluster, with an HTTP API, in which the controller makes something. Each run has
-// one of its own. Between it and the controller, too, everything goes wrong once.
+// Outside is a program outside of the cluster, with an HTTP API in which the controller creates something. Each run
+// starts one of its own. Faults are injected between it and the controller too.
 //
-// Its API has paths /VERSION/RESOURCE and /VERSION/RESOURCE/NAME. Requests to it are, in --fault and in the report,
-// of the group that is its name: group=cloud,resource=networks,verb=create.
+// The paths of its API are /VERSION/RESOURCE and /VERSION/RESOURCE/NAME. In --fault and in the report, its name is the
+// API group of requests to it: group=cloud,resource=networks,verb=create.
 type Outside struct {
 	Program `json:",inline"`
-	// Version is the first part of the paths, such as v2.0.
+	// Version is the first segment of the paths, such as v2.0.
 	Version string `json:"version"`
-	// Resources are what counts of it. To GET one gives {"RESOURCE": [...]}. Rules see it as a list called
-	// NAME_RESOURCE; in invariants, which are about etcd, it is empty.
+	// Resources are those whose objects count. GET answers {"RESOURCE": [...]}. Rules see the objects as a list
+	// called NAME_RESOURCE; it is empty in invariants, which are about etcd.
 	Resources []string `json:"resources"`
-	// Headers are of our own requests, by which we look at it and do what is in the steps.
+	// Headers are sent with torture's own requests, which list the objects and take the scenario's steps.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Env is what the controller finds in its environment; {url} in it becomes the address.
+	// Env is added to the controller's environment; {url} is replaced by the address to use.
 	Env map[string]string `json:"env,omitempty"`
 }
 
-// Request changes something outside.
+// Request is a request of a step to a program outside of the cluster.
 type Request struct {
 	To     string `json:"to"` // name of an Outside
 	Method string `json:"method"`
-	// Resource is what is made, with POST, or changed.
+	// Resource is the one whose objects are created, with POST, or changed.
 	Resource string `json:"resource"`
-	// Each has it done once for each object of this resource; {id} in Body becomes its id. By default, and where it
-	// is Resource, PUT and DELETE are of each object that is there.
+	// Each is for POST: the resource for each of whose objects a request is sent; {id} in Body is replaced by the
+	// object's ID. PUT and DELETE are sent for each object of Resource.
 	Each string         `json:"each,omitempty"`
 	Body map[string]any `json:"body,omitempty"`
 }
 
-// variable is what rules call a resource outside.
+// variable is the name of a resource outside of the cluster in rules.
 func variable(outside, resource string) string { return outside + "_" + resource }
 
 var identifier = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
@@ -69,13 +69,13 @@ func (s *Scenario) checkOutside() error {
 	for name, o := range s.Outside {
 		switch {
 		case !identifier.MatchString(name):
-			return fmt.Errorf("outside %q: its name must be of a-z and 0-9, because rules have it in theirs", name)
+			return fmt.Errorf("outside %q: its name may have a-z and 0-9 only, as it is part of a variable in rules", name)
 		case len(o.Resources) == 0:
-			return fmt.Errorf("outside %s: resources is empty; name what counts", name)
+			return fmt.Errorf("outside %s: resources is empty; name those whose objects count", name)
 		case o.Version == "" || o.Module == "" || o.Package == "":
-			return fmt.Errorf("outside %s: it needs a module, a package and a version", name)
+			return fmt.Errorf("outside %s: module, package and version are required", name)
 		case !strings.Contains(strings.Join(slices.Collect(maps.Values(o.Env)), " "), "{url}"):
-			return fmt.Errorf("outside %s: env does not tell the controller its {url}", name)
+			return fmt.Errorf("outside %s: no variable in env has {url} in it, so the controller cannot find it", name)
 		}
 	}
 	return nil
@@ -85,7 +85,7 @@ func (r *Request) check(s *Scenario) error {
 	o, is := s.Outside[r.To]
 	switch {
 	case !is:
-		return fmt.Errorf("request: there is no outside %q", r.To)
+		return fmt.Errorf("request: no program %q under outside", r.To)
 	case r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodDelete:
 		return fmt.Errorf("request: the method is %q; it must be POST, PUT or DELETE", r.Method)
 	case r.Resource == "":
@@ -98,16 +98,16 @@ func (r *Request) check(s *Scenario) error {
 	return nil
 }
 
-// outside is one that runs.
+// outside is such a program while it runs.
 type outside struct {
 	Outside
 	name    string
-	url     string // its own, without the proxy
+	url     string // of the program itself, without the proxy
 	process *exec.Cmd
 	proxy   *apiproxy.Proxy
 }
 
-// buildOutside builds the programs, and returns their commands by name.
+// buildOutside builds the programs outside of the cluster, and returns their commands by name.
 func (s *Scenario) buildOutside(ctx context.Context, progress io.Writer) (map[string][]string, error) {
 	commands := map[string][]string{}
 	for name, o := range s.Outside {
@@ -122,7 +122,7 @@ func (s *Scenario) buildOutside(ctx context.Context, progress io.Writer) (map[st
 	return commands, nil
 }
 
-// startOutside starts one, and a proxy in front of it that has these options and befalls the requests to it.
+// startOutside starts such a program, and a proxy in front of it that injects those of the faults that are for it.
 func (r *run) startOutside(ctx context.Context, name string, options apiproxy.Options) (*outside, error) {
 	o := &outside{Outside: r.scenario.Outside[name], name: name}
 	command := r.outsideCommands[name]
@@ -133,22 +133,22 @@ func (r *run) startOutside(ctx context.Context, name string, options apiproxy.Op
 	o.process = exec.Command(command[0], command[1:]...)
 	o.process.Env = env
 	o.process.Stderr = os.Stderr
-	o.process.SysProcAttr = ofOurs()
-	said, err := o.process.StdoutPipe()
+	o.process.SysProcAttr = childAttributes()
+	stdout, err := o.process.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	if err := o.process.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	// One that says nothing and does not end would keep us here.
+	// A program that prints nothing and does not exit must not keep us waiting.
 	const limit = 30 * time.Second
 	late := time.AfterFunc(limit, func() { _ = o.process.Process.Kill() })
-	line, err := bufio.NewReader(said).ReadString('\n')
+	line, err := bufio.NewReader(stdout).ReadString('\n')
 	late.Stop()
 	o.url = strings.TrimSuffix(strings.TrimSpace(line), "/")
 	if at, parseErr := url.Parse(o.url); err != nil || parseErr != nil || at.Host == "" {
-		return nil, errors.Join(fmt.Errorf("%s has to print its URL first; it printed %q", name, strings.TrimSpace(line)), o.stop())
+		return nil, errors.Join(fmt.Errorf("%s must print its URL in its first line; it printed %q", name, strings.TrimSpace(line)), o.stop())
 	}
 	options.Upstream, options.Outside = &rest.Config{Host: o.url}, name
 	options.Namespace, options.Within = "", nil
@@ -156,7 +156,7 @@ func (r *run) startOutside(ctx context.Context, name string, options apiproxy.Op
 	record, offset := options.Record, int64(1+slices.Index(slices.Sorted(maps.Keys(r.scenario.Outside)), name))<<32
 	options.Record = func(one history.Record) {
 		if one.Request != nil {
-			one.Request.ID += offset // the numbers of the other proxy are others
+			one.Request.ID += offset // IDs are unique in one proxy only
 		}
 		record(one)
 	}
@@ -166,7 +166,7 @@ func (r *run) startOutside(ctx context.Context, name string, options apiproxy.Op
 	return o, nil
 }
 
-// stop ends the proxy, and then the program.
+// stop stops the proxy, and then the program.
 func (o *outside) stop() error {
 	var err error
 	if o.proxy != nil {
@@ -177,11 +177,11 @@ func (o *outside) stop() error {
 	return err
 }
 
-// look adds what is there to a state.
-func (o *outside) look(ctx context.Context, state oracle.State) error {
+// list adds the objects of the program to a state.
+func (o *outside) list(ctx context.Context, state oracle.State) error {
 	for _, resource := range o.Resources {
 		var list map[string][]oracle.Object
-		if err := o.ask(ctx, http.MethodGet, resource, nil, &list); err != nil {
+		if err := o.do(ctx, http.MethodGet, resource, nil, &list); err != nil {
 			return err
 		}
 		objects := map[string]oracle.Object{}
@@ -193,13 +193,13 @@ func (o *outside) look(ctx context.Context, state oracle.State) error {
 	return nil
 }
 
-// do does what a step asks for.
-func (o *outside) do(ctx context.Context, r *Request) error {
+// send sends the requests that a step asks for.
+func (o *outside) send(ctx context.Context, r *Request) error {
 	if r.Method == http.MethodPost && r.Each == "" {
-		return o.ask(ctx, r.Method, r.Resource, r.Body, nil)
+		return o.do(ctx, r.Method, r.Resource, r.Body, nil)
 	}
 	state := oracle.State{}
-	if err := o.look(ctx, state); err != nil {
+	if err := o.list(ctx, state); err != nil {
 		return err
 	}
 	each := r.Each
@@ -211,22 +211,22 @@ func (o *outside) do(ctx context.Context, r *Request) error {
 		if r.Method != http.MethodPost {
 			at += "/" + id
 		}
-		if err := o.ask(ctx, r.Method, at, fill(r.Body, id), nil); err != nil {
+		if err := o.do(ctx, r.Method, at, replaceID(r.Body, id), nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fill returns a body with an id in it.
-func fill(body map[string]any, id string) map[string]any {
+// replaceID returns a body with {id} replaced.
+func replaceID(body map[string]any, id string) map[string]any {
 	filled := map[string]any{}
 	for key, value := range body {
 		switch value := value.(type) {
 		case string:
 			filled[key] = strings.ReplaceAll(value, "{id}", id)
 		case map[string]any:
-			filled[key] = fill(value, id)
+			filled[key] = replaceID(value, id)
 		default:
 			filled[key] = value
 		}
@@ -234,8 +234,8 @@ func fill(body map[string]any, id string) map[string]any {
 	return filled
 }
 
-// ask sends a request past the proxy.
-func (o *outside) ask(ctx context.Context, method, at string, body map[string]any, answer any) error {
+// do sends a request to the program itself, not through the proxy.
+func (o *outside) do(ctx context.Context, method, at string, body map[string]any, answer any) error {
 	var sent []byte
 	if len(body) > 0 {
 		var err error
@@ -272,11 +272,11 @@ func (o *outside) ask(ctx context.Context, method, at string, body map[string]an
 	return nil
 }
 
-// uuid is how what is outside is often called.
+// uuid is the form of an ID that most cloud APIs generate.
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// classes names what is outside as a class of its own.
-func classes(of func(resource, name string) string) func(resource, name string) string {
+// outsideClasses names objects whose name is a UUID "*", and others as before, see [oracle.States.Classes].
+func outsideClasses(of func(resource, name string) string) func(resource, name string) string {
 	return func(resource, name string) string {
 		if uuid.MatchString(name) {
 			return "*"

@@ -46,16 +46,16 @@ steps:
 		return "manifests: []\nresources: [pods]\nconverged: [{rule: \"true\"}]\noutside: {" + text + "}"
 	}
 	for want, text := range map[string]string{
-		`there is no outside "sky"`:                       step("{to: sky, method: PUT, resource: networks}"),
-		`the method is "PATCH"; it must be POST`:          step("{to: cloud, method: PATCH, resource: networks}"),
-		`name a resource`:                                 step("{to: cloud, method: POST}"),
-		`resources of cloud: networks, ports`:             step("{to: cloud, method: DELETE, resource: subnets}"),
-		`each and resource must be among the resources`:   step("{to: cloud, method: POST, resource: ports, each: subnets}"),
-		`each is for POST`:                                step("{to: cloud, method: PUT, resource: ports, each: networks}"),
-		`outside "a_b": its name must be of a-z and 0-9`:  outside("a_b: {module: ., package: ., version: v1, resources: [x]}"),
-		`outside a: resources is empty; name what counts`: outside("a: {module: ., package: ., version: v1}"),
-		`outside a: it needs a module, a package`:         outside("a: {module: ., resources: [x], version: v1}"),
-		`outside a: env does not tell`:                    outside("a: {module: ., package: ., version: v1, resources: [x], env: {A: b}}"),
+		`no program "sky" under outside`:                                step("{to: sky, method: PUT, resource: networks}"),
+		`the method is "PATCH"; it must be POST`:                        step("{to: cloud, method: PATCH, resource: networks}"),
+		`name a resource`:                                               step("{to: cloud, method: POST}"),
+		`resources of cloud: networks, ports`:                           step("{to: cloud, method: DELETE, resource: subnets}"),
+		`each and resource must be among the resources`:                 step("{to: cloud, method: POST, resource: ports, each: subnets}"),
+		`each is for POST`:                                              step("{to: cloud, method: PUT, resource: ports, each: networks}"),
+		`outside "a_b": its name may have a-z and 0-9 only`:             outside("a_b: {module: ., package: ., version: v1, resources: [x]}"),
+		`outside a: resources is empty; name those whose objects count`: outside("a: {module: ., package: ., version: v1}"),
+		`outside a: module, package and version are required`:           outside("a: {module: ., resources: [x], version: v1}"),
+		`outside a: no variable in env has {url} in it`:                 outside("a: {module: ., package: ., version: v1, resources: [x], env: {A: b}}"),
 	} {
 		_, err := read(t, text)
 		require.ErrorContains(t, err, want)
@@ -81,11 +81,11 @@ func cloud(t *testing.T) (server *httptest.Server, heard *[]string) {
 	return server, heard
 }
 
-func TestOutsideIsLookedAtAndChanged(t *testing.T) {
+func TestOutsideIsListedAndChanged(t *testing.T) {
 	server, heard := cloud(t)
 	o := &outside{Outside: Outside{Version: "v2.0", Resources: []string{"networks"}, Headers: map[string]string{"Who": "us"}}, name: "cloud", url: server.URL}
 	state := oracle.State{}
-	require.NoError(t, o.look(t.Context(), state))
+	require.NoError(t, o.list(t.Context(), state))
 	require.Equal(t, []oracle.Object{{"id": "1", "name": "a"}, {"id": "2", "name": "b"}}, state.List("cloud_networks"))
 
 	for want, r := range map[string]*Request{
@@ -97,23 +97,23 @@ func TestOutsideIsLookedAtAndChanged(t *testing.T) {
 		`[GET /v2.0/networks us  DELETE /v2.0/networks/1 us  DELETE /v2.0/networks/2 us ]`: {Method: "DELETE", Resource: "networks"},
 	} {
 		*heard = nil
-		require.NoError(t, o.do(t.Context(), r))
+		require.NoError(t, o.send(t.Context(), r))
 		require.Equal(t, want, fmt.Sprint(*heard))
 	}
 
-	require.ErrorContains(t, o.do(t.Context(), &Request{Method: "POST", Resource: "nothing"}),
+	require.ErrorContains(t, o.send(t.Context(), &Request{Method: "POST", Resource: "nothing"}),
 		"cloud answers 404 Not Found to POST nothing: there is no such thing")
 	o.Resources = []string{"nonsense"}
-	require.ErrorContains(t, o.look(t.Context(), state), "cloud: read the answer to GET nonsense: ")
+	require.ErrorContains(t, o.list(t.Context(), state), "cloud: read the answer to GET nonsense: ")
 	server.Close()
-	require.ErrorContains(t, o.look(t.Context(), state), "cloud: Get ")
+	require.ErrorContains(t, o.list(t.Context(), state), "cloud: Get ")
 }
 
 // starting is a run that can start a program outside, which is a shell's.
-func starting(script string) *run {
-	return &run{runner: &runner{
+func starting(t *testing.T, script string) *run {
+	return &run{subject: &subject{
 		scenario:        &Scenario{Outside: map[string]Outside{"cloud": {Version: "v2.0", Resources: []string{"networks"}}}},
-		outsideCommands: map[string][]string{"cloud": {"/bin/sh", "-c", script}},
+		outsideCommands: map[string][]string{"cloud": {"/bin/sh", "-c", script}}, scratch: t.TempDir(),
 	}}
 }
 
@@ -122,9 +122,12 @@ func TestStartOutside(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 	server, _ := cloud(t)
 	var memory history.Memory
-	o, err := starting("echo "+server.URL+"/; exec sleep 1000").startOutside(t.Context(), "cloud", apiproxy.Options{
+	o, err := starting(t, "echo "+server.URL+"/; exec sleep 1000").startOutside(t.Context(), "cloud", apiproxy.Options{
 		Record: memory.Record, Namespace: "n",
-		Faults: []apiproxy.Fault{{Verb: "list", Refuse: 500}, {Group: "cloud", Verb: "list", Resource: "networks", Refuse: 409}},
+		Faults: []apiproxy.Fault{
+			{Match: apiproxy.Match{Verb: "list"}, Effect: apiproxy.Effect{Refuse: 500}},
+			{Match: apiproxy.Match{Group: "cloud", Verb: "list", Resource: "networks"}, Effect: apiproxy.Effect{Refuse: 409}},
+		},
 	})
 	require.NoError(t, err)
 	require.Equal(t, server.URL, o.url)
@@ -132,7 +135,7 @@ func TestStartOutside(t *testing.T) {
 	require.NoError(t, err)
 	response.Body.Close()
 	require.Equal(t, http.StatusConflict, response.StatusCode, "only faults that name it are for it")
-	require.NoError(t, o.look(t.Context(), oracle.State{}), "we go past the proxy")
+	require.NoError(t, o.list(t.Context(), oracle.State{}), "we go past the proxy")
 	http.DefaultClient.CloseIdleConnections()
 	require.NoError(t, o.stop())
 	require.NotNil(t, o.process.ProcessState)
@@ -144,16 +147,16 @@ func TestStartOutside(t *testing.T) {
 func TestStartOutsideRefuses(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "marker")
 	for script, want := range map[string]string{
-		"echo up": `cloud has to print its URL first; it printed "up"`,
-		"exit 3":  `cloud has to print its URL first; it printed ""`,
+		"echo up": `cloud must print its URL in its first line; it printed "up"`,
+		"exit 3":  `cloud must print its URL in its first line; it printed ""`,
 		"echo no URL; sleep 1000; touch " + marker: `it printed "no URL"`,
 	} {
-		_, err := starting(script).startOutside(context.Background(), "cloud", apiproxy.Options{})
+		_, err := starting(t, script).startOutside(context.Background(), "cloud", apiproxy.Options{})
 		require.ErrorContains(t, err, want)
 	}
 	_, err := os.Stat(marker)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	r := starting("")
+	r := starting(t, "")
 	r.outsideCommands["cloud"] = []string{"/nowhere"}
 	_, err = r.startOutside(t.Context(), "cloud", apiproxy.Options{})
 	require.ErrorContains(t, err, "start cloud: ")
@@ -184,29 +187,29 @@ func TestExhaustiveReadsOutside(t *testing.T) {
 }
 
 // A program that was built for us stays while others are built.
-func TestPinned(t *testing.T) {
+func TestPin(t *testing.T) {
 	cache, scratch := t.TempDir(), t.TempDir()
 	t.Setenv("WORKSHOP_CACHE", cache)
 	built := filepath.Join(cache, "controller")
 	require.NoError(t, os.WriteFile(built, []byte("#!/bin/sh"), 0o700))
-	pin, err := pinned([]string{built, "--flag"}, scratch)
+	pinned, err := pin([]string{built, "--flag"}, scratch)
 	require.NoError(t, err)
-	require.Equal(t, "--flag", pin[1])
+	require.Equal(t, "--flag", pinned[1])
 	require.NoError(t, os.Remove(built))
-	text, err := os.ReadFile(pin[0])
+	text, err := os.ReadFile(pinned[0])
 	require.NoError(t, err)
 	require.Equal(t, "#!/bin/sh", string(text))
 
 	own := []string{"/usr/bin/true"}
-	pin, err = pinned(own, scratch)
+	pinned, err = pin(own, scratch)
 	require.NoError(t, err)
-	require.Equal(t, own, pin, "what is a person's own stays where it is")
-	_, err = pinned([]string{built}, scratch)
+	require.Equal(t, own, pinned, "what is a person's own stays where it is")
+	_, err = pin([]string{built}, scratch)
 	require.ErrorContains(t, err, "keep the program")
 }
 
-func TestClasses(t *testing.T) {
-	of := classes(func(resource, name string) string { return resource + "/" + name })
+func TestOutsideClasses(t *testing.T) {
+	of := outsideClasses(func(resource, name string) string { return resource + "/" + name })
 	require.Equal(t, "pods/a", of("pods", "a"))
 	require.Equal(t, "*", of("networks", "8761236f-2ed4-4729-b1fd-60d59aa29979"))
 }

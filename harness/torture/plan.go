@@ -13,11 +13,17 @@ import (
 
 // Plan is what goes wrong in one run.
 type Plan struct {
-	Kind   string           // in a few words, for the table
-	Faults []apiproxy.Fault // none: the undisturbed run
+	Kind   string           // a few words, for the table
+	Faults []apiproxy.Fault // none for a run without faults
 }
 
-// String is the plan as flags that replay it.
+// NoFault is the plan of a run without faults.
+var NoFault = Plan{Kind: "no fault"}
+
+// Key identifies a plan, as far as one can tell plans apart by what they do.
+func (p Plan) Key() string { return p.Kind + " " + p.String() }
+
+// String returns the plan as flags that replay it.
 func (p Plan) String() string {
 	var flags []string
 	for _, f := range p.Faults {
@@ -26,91 +32,97 @@ func (p Plan) String() string {
 	return strings.Join(flags, " ")
 }
 
-// crashes says whether the plan kills the control plane, so that it cannot share one.
+// crashes reports whether the plan kills the control plane, so that its run cannot share one.
 func (p Plan) crashes() bool {
 	return slices.ContainsFunc(p.Faults, func(f apiproxy.Fault) bool { return f.Crash != "" })
 }
 
-// doneLate says whether something is done after the client has given up.
+// disconnects reports whether the controller cannot connect for some time.
+func (p Plan) disconnects() bool {
+	return slices.ContainsFunc(p.Faults, func(f apiproxy.Fault) bool { return f.Down != 0 || f.Crash != "" })
+}
+
+// doneLate reports whether a request may be carried out after the client has given it up.
 func (p Plan) doneLate() bool {
 	return slices.ContainsFunc(p.Faults, func(f apiproxy.Fault) bool { return f.Lost == apiproxy.LostLate })
 }
 
-// kind is a kind of fault: what it is called, and what it does to a request.
+// kind is a kind of fault: its name, and what it does to a request.
 type kind struct {
-	name  string
-	fault apiproxy.Fault
+	name   string
+	effect apiproxy.Effect
 }
 
 var (
-	// ofAny befall any request.
+	// ofAny are for any request.
 	ofAny = []kind{
-		{"answered 429", apiproxy.Fault{Refuse: 429, RetryAfter: time.Second}},
-		{"answered 500", apiproxy.Fault{Refuse: 500}},
-		{"answered 503", apiproxy.Fault{Refuse: 503}},
-		{"request lost", apiproxy.Fault{Lost: apiproxy.LostRequest}},
-		{"connection refused", apiproxy.Fault{Down: time.Second}},
-		{"slow", apiproxy.Fault{Delay: 2 * time.Second}},
+		{"answered 429", apiproxy.Effect{Refuse: 429, RetryAfter: time.Second}},
+		{"answered 500", apiproxy.Effect{Refuse: 500}},
+		{"answered 503", apiproxy.Effect{Refuse: 503}},
+		{"request lost", apiproxy.Effect{Lost: apiproxy.LostRequest}},
+		{"connection refused", apiproxy.Effect{Down: time.Second}},
+		{"slow", apiproxy.Effect{Delay: 2 * time.Second}},
 	}
-	// ofWrites befall writes.
+	// ofWrites are for writes.
 	ofWrites = []kind{
-		{"answered 403", apiproxy.Fault{Refuse: 403}},
-		{"answered 409", apiproxy.Fault{Refuse: 409}},
-		{"reply lost", apiproxy.Fault{Lost: apiproxy.LostReply}},
-		{"reply lost, 504", apiproxy.Fault{Lost: apiproxy.LostReply, Refuse: 504}},
-		{"killed before", apiproxy.Fault{Kill: apiproxy.Before}},
-		{"killed after", apiproxy.Fault{Kill: apiproxy.After}},
-		{"told to stop", apiproxy.Fault{Stop: apiproxy.Before, Delay: 500 * time.Millisecond}},
-		{"control plane killed before", apiproxy.Fault{Crash: apiproxy.Before}},
-		{"control plane killed after", apiproxy.Fault{Crash: apiproxy.After}},
+		{"answered 403", apiproxy.Effect{Refuse: 403}},
+		{"answered 409", apiproxy.Effect{Refuse: 409}},
+		{"reply lost", apiproxy.Effect{Lost: apiproxy.LostReply}},
+		{"reply lost, 504", apiproxy.Effect{Lost: apiproxy.LostReply, Refuse: 504}},
+		{"killed before", apiproxy.Effect{Kill: apiproxy.Before}},
+		{"killed after", apiproxy.Effect{Kill: apiproxy.After}},
+		{"told to stop", apiproxy.Effect{Stop: apiproxy.Before, Delay: 500 * time.Millisecond}},
+		{"control plane killed before", apiproxy.Effect{Crash: apiproxy.Before}},
+		{"control plane killed after", apiproxy.Effect{Crash: apiproxy.After}},
 	}
-	// ofWritesOutside befall writes that are not to the API server. Late is sooner than it can be taken for rest.
+	// ofWritesOutside are for writes to what is outside of the cluster. What is done late is done before the run could
+	// be taken to be at rest.
 	ofWritesOutside = []kind{
-		{"answered 412", apiproxy.Fault{Refuse: 412}},
-		{"done late", apiproxy.Fault{Lost: apiproxy.LostLate, Delay: 300 * time.Millisecond}},
+		{"answered 412", apiproxy.Effect{Refuse: 412}},
+		{"done late", apiproxy.Effect{Lost: apiproxy.LostLate, Delay: 300 * time.Millisecond}},
 	}
-	// atEvents happen to a watch at an event.
+	// atEvents are for one event of a watch.
 	atEvents = []kind{
-		{"watch cut", apiproxy.Fault{Watch: apiproxy.WatchCut}},
-		{"watch expired", apiproxy.Fault{Watch: apiproxy.WatchExpired}},
-		{"unobserved", apiproxy.Fault{Watch: apiproxy.WatchUnobserved}},
+		{"watch cut", apiproxy.Effect{Watch: apiproxy.WatchCut}},
+		{"watch expired", apiproxy.Effect{Watch: apiproxy.WatchExpired}},
+		{"unobserved", apiproxy.Effect{Watch: apiproxy.WatchUnobserved}},
 	}
-	// ofWatches happen to whole watches.
+	// ofWatches are for a whole watch.
 	ofWatches = []kind{
-		{"watch late", apiproxy.Fault{Late: 2 * time.Second}},
-		{"no bookmarks", apiproxy.Fault{Watch: apiproxy.WatchNoBookmarks}},
-		{"watch answered 410", apiproxy.Fault{Refuse: 410}},
+		{"watch late", apiproxy.Effect{Late: 2 * time.Second}},
+		{"no bookmarks", apiproxy.Effect{Watch: apiproxy.WatchNoBookmarks}},
+		{"watch answered 410", apiproxy.Effect{Refuse: 410}},
 	}
-	// forAWhile are for all requests of a kind.
+	// forAWhile are for all requests of a class.
 	forAWhile = []kind{
-		{"answered 500 for a while", apiproxy.Fault{Refuse: 500, For: 6 * time.Second}},
-		{"answered 429 for a while", apiproxy.Fault{Refuse: 429, RetryAfter: time.Second, For: 6 * time.Second}},
+		{"answered 500 for a while", apiproxy.Effect{Refuse: 500, For: 6 * time.Second}},
+		{"answered 429 for a while", apiproxy.Effect{Refuse: 429, RetryAfter: time.Second, For: 6 * time.Second}},
 	}
 )
 
-// aWhileOutside is a right that is missing for some time, as with a quota.
-var aWhileOutside = kind{"answered 403 for a while", apiproxy.Fault{Refuse: 403, For: 6 * time.Second}}
+// aWhileOutside is for all writes of a class to what is outside of the cluster: a right that is missing for some time, as
+// when a quota is used up.
+var aWhileOutside = kind{"answered 403 for a while", apiproxy.Effect{Refuse: 403, For: 6 * time.Second}}
 
-// class is the requests that are alike, as far as they can be aimed at.
+// class is requests between which faults do not distinguish but by number.
 type class struct{ verb, group, resource, subresource string }
 
+// aim returns the plan of a fault at the n-th request of the class, from 1.
 func (c class) aim(k kind, n int) Plan {
-	f := k.fault
-	f.Verb, f.Group, f.Resource, f.Subresource = c.verb, c.group, c.resource, c.subresource
-	f.From, f.To = n, n
-	return Plan{Kind: k.name, Faults: []apiproxy.Fault{f}}
+	match := apiproxy.Match{Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.subresource, From: n, To: n}
+	return Plan{Kind: k.name, Faults: []apiproxy.Fault{{Match: match, Effect: k.effect}}}
 }
 
-// Exhaustive returns a plan for each kind of fault and each request, and each event of each watch, that an
-// undisturbed run has had. What is not for a resource, such as discovery, is left alone. outside are the groups that
-// are not the API server's. Of reads outside that are alike, there are ten at most.
-func Exhaustive(undisturbed *history.History, outside ...string) []Plan {
+// Exhaustive returns a plan for each kind of fault and each request, and each event of each watch, of a run without
+// faults. Requests that are not for a resource, such as discovery, are left alone. outside are the groups of what is
+// outside of the cluster. Of each class of reads outside, ten at most are chosen.
+func Exhaustive(baseline *history.History, outside ...string) []Plan {
 	counts, order := map[class]int{}, []class{}
 	watches := map[int64]struct {
 		class
 		n int
 	}{}
-	for _, r := range undisturbed.Requests {
+	for _, r := range baseline.Requests {
 		if r.Resource == "" {
 			continue
 		}
@@ -131,7 +143,7 @@ func Exhaustive(undisturbed *history.History, outside ...string) []Plan {
 		isWrite := history.Request{Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.subresource}.IsWrite()
 		isOutside := slices.Contains(outside, c.group)
 		step := 1
-		if isOutside && !isWrite { // nobody tells it what is new there, so it asks again and again
+		if isOutside && !isWrite { // there are no watches, so the controller polls
 			const enough = 10
 			step = (counts[c] + enough - 1) / enough
 		}
@@ -141,7 +153,7 @@ func Exhaustive(undisturbed *history.History, outside ...string) []Plan {
 			}
 			if isWrite {
 				for _, k := range ofWrites {
-					if !isOutside || k.fault.Crash == "" { // whatever the control plane does
+					if !isOutside || k.effect.Crash == "" { // the control plane has no part in it
 						plans = append(plans, c.aim(k, n))
 					}
 				}
@@ -170,7 +182,7 @@ func Exhaustive(undisturbed *history.History, outside ...string) []Plan {
 		}
 	}
 	events := map[int64]int{}
-	for _, e := range undisturbed.Events {
+	for _, e := range baseline.Events {
 		w, ok := watches[e.Request]
 		if !ok || e.Type == "BOOKMARK" {
 			continue
@@ -185,8 +197,8 @@ func Exhaustive(undisturbed *history.History, outside ...string) []Plan {
 	return inTurn(plans)
 }
 
-// inTurn orders plans so that each kind has its turn early with each kind of request. Of plans that are alike, it
-// is not always the first request or event that comes first: at the start, there is little to go wrong.
+// inTurn orders plans so that each kind of fault comes early with each class of requests. Among plans of the same kind and
+// class the order is random, but always the same: at the first requests, there is little that can go wrong.
 func inTurn(plans []Plan) []Plan {
 	var keys []string
 	alike := map[string][]Plan{}
@@ -198,7 +210,7 @@ func inTurn(plans []Plan) []Plan {
 		}
 		alike[key] = append(alike[key], p)
 	}
-	random := rand.New(rand.NewPCG(1, 0)) // the same order each time
+	random := rand.New(rand.NewPCG(1, 0))
 	for _, key := range keys {
 		of := alike[key]
 		random.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
@@ -214,7 +226,8 @@ func inTurn(plans []Plan) []Plan {
 	return ordered
 }
 
-// Random returns plans that each put two or three of the others together, drawn from a seed.
+// Random returns plans that each combine two or three of the given ones, drawn at random. A plan follows from its seed and
+// the given plans, which differ if the run without faults did; a plan is replayed by its faults, not by its seed.
 func Random(all []Plan, seed uint64, count int) []Plan {
 	if len(all) == 0 {
 		return nil

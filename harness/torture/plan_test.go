@@ -13,11 +13,11 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// hasLine says whether a text has a line.
+// hasLine reports whether a text has a line.
 func hasLine(text, line string) bool { return slices.Contains(strings.Split(text, "\n"), line) }
 
-// undisturbed is a run of a controller that lists and watches Pods, twice, deletes two, and reports it.
-func undisturbed() *history.History {
+// baseline is the recording of a controller that lists and watches Pods, twice, deletes two, and reports it.
+func baseline() *history.History {
 	status := history.Request{Verb: "patch", Group: "apps", Resource: "deployments", Subresource: "status", Name: "d"}
 	h := &history.History{Requests: []history.Request{
 		{Verb: "get", URI: "/version"},
@@ -92,7 +92,7 @@ func TestExhaustive(t *testing.T) {
 		"unobserved":                  events("unobserved"),
 	}
 	got := map[string][]string{}
-	for _, plan := range Exhaustive(undisturbed()) {
+	for _, plan := range Exhaustive(baseline()) {
 		require.Len(t, plan.Faults, 1)
 		got[plan.Kind] = append(got[plan.Kind], plan.Faults[0].String())
 	}
@@ -111,10 +111,10 @@ func TestExhaustiveOfNothing(t *testing.T) {
 	}))
 }
 
-// Each kind comes once with each kind of request before any comes twice, and so on.
+// Each kind comes once with each class of requests before any comes twice, and so on.
 func TestEachKindHasItsTurn(t *testing.T) {
 	count, last := map[string]int{}, 0
-	for _, plan := range Exhaustive(undisturbed()) {
+	for _, plan := range Exhaustive(baseline()) {
 		key := fmt.Sprint(plan.Kind, plan.Faults[0].Verb, plan.Faults[0].Resource)
 		count[key]++
 		require.GreaterOrEqual(t, count[key], last)
@@ -126,7 +126,7 @@ func TestEachKindHasItsTurn(t *testing.T) {
 
 func TestInTurn(t *testing.T) {
 	plan := func(kind, verb, resource string, event int) Plan {
-		return Plan{Kind: kind, Faults: []apiproxy.Fault{{Verb: verb, Resource: resource, Event: event}}}
+		return Plan{Kind: kind, Faults: []apiproxy.Fault{{Match: apiproxy.Match{Verb: verb, Resource: resource}, Effect: apiproxy.Effect{Event: event}}}}
 	}
 	given := func() []Plan {
 		plans := []Plan{plan("a", "list", "pods", 1), plan("a", "get", "nodes", 1), plan("b", "get", "pods", 1)}
@@ -153,7 +153,7 @@ func TestInTurn(t *testing.T) {
 
 // What the report prints replays what was run.
 func TestPlansCanBeReplayed(t *testing.T) {
-	all := Exhaustive(undisturbed())
+	all := Exhaustive(baseline())
 	for _, plan := range slices.Concat(all, Random(all, 1, 50)) {
 		words := strings.Fields(plan.String())
 		require.Len(t, words, 2*len(plan.Faults))
@@ -169,20 +169,26 @@ func TestPlansCanBeReplayed(t *testing.T) {
 
 func TestCrashes(t *testing.T) {
 	for name, c := range map[string]struct {
-		faults []apiproxy.Fault
-		want   bool
+		effects []apiproxy.Effect
+		want    bool
 	}{
 		"nothing":      {nil, false},
-		"a kill":       {[]apiproxy.Fault{{Kill: apiproxy.Before}}, false},
-		"a crash":      {[]apiproxy.Fault{{Crash: apiproxy.After}}, true},
-		"one of three": {[]apiproxy.Fault{{Refuse: 500}, {Crash: apiproxy.Before}, {Kill: apiproxy.After}}, true},
+		"a kill":       {[]apiproxy.Effect{{Kill: apiproxy.Before}}, false},
+		"a crash":      {[]apiproxy.Effect{{Crash: apiproxy.After}}, true},
+		"one of three": {[]apiproxy.Effect{{Refuse: 500}, {Crash: apiproxy.Before}, {Kill: apiproxy.After}}, true},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, Plan{Faults: c.faults}.crashes()) })
+		t.Run(name, func(t *testing.T) {
+			var plan Plan
+			for _, effect := range c.effects {
+				plan.Faults = append(plan.Faults, apiproxy.Fault{Effect: effect})
+			}
+			require.Equal(t, c.want, plan.crashes())
+		})
 	}
 }
 
 func TestRandom(t *testing.T) {
-	all := Exhaustive(undisturbed())
+	all := Exhaustive(baseline())
 	plans := Random(all, 7, 40)
 	require.Len(t, plans, 40)
 	sizes := map[int]int{}
@@ -206,30 +212,29 @@ func TestRandom(t *testing.T) {
 	require.Empty(t, Random(all, 7, 0))
 }
 
-// A controller that asks for nothing can be done nothing to.
 func TestRandomOfNothing(t *testing.T) {
 	require.Empty(t, Random(nil, 7, 3))
 }
 
 func TestPlansOfOptions(t *testing.T) {
-	all := Exhaustive(undisturbed())
-	fault := apiproxy.Fault{Verb: "get", Delay: time.Second}
+	all := Exhaustive(baseline())
+	fault := apiproxy.Fault{Match: apiproxy.Match{Verb: "get"}, Effect: apiproxy.Effect{Delay: time.Second}}
 	replay := Plan{Kind: "replay", Faults: []apiproxy.Fault{fault}}
 	for name, c := range map[string]struct {
 		options Options
 		want    []Plan
 	}{
 		"all":                  {Options{}, all},
-		"the first":            {Options{Most: 5}, all[:5]},
-		"more than there are":  {Options{Most: 100000}, all},
+		"the first":            {Options{MaxPlans: 5}, all[:5]},
+		"more than there are":  {Options{MaxPlans: 100000}, all},
 		"drawn":                {Options{Seed: 3, Seeds: 4}, Random(all, 3, 4)},
 		"a fault":              {Options{Faults: replay.Faults}, []Plan{replay}},
-		"a fault, three times": {Options{Faults: replay.Faults, Times: 3, Seeds: 7}, []Plan{replay, replay, replay}},
-		"with a reference":     {Options{Reference: []string{"x"}, Most: 3}, append([]Plan{{Kind: "undisturbed"}}, all[:2]...)},
+		"a fault, three times": {Options{Faults: replay.Faults, Replays: 3, Seeds: 7}, []Plan{replay, replay, replay}},
+		"with a reference":     {Options{Reference: []string{"x"}, MaxPlans: 3}, append([]Plan{NoFault}, all[:2]...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.options.Scenario = &Scenario{}
-			require.Equal(t, c.want, c.options.plans(undisturbed()))
+			require.Equal(t, c.want, c.options.plans(baseline()))
 		})
 	}
 }

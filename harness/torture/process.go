@@ -5,180 +5,198 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// controller is the program under test, while it runs and after.
-type controller struct {
+// process is the controller under test. It can be started again after it has ended.
+type process struct {
 	command []string
 	env     []string
-	fail    chan<- string                            // is told that it ended by itself
-	excuse  func(status int, started time.Time) bool // says whether it may have, and is to be started again
-	started func()                                   // is called before each start; may be nil
+	died    chan<- *Failure // is sent, without waiting, how the process ended by itself
+	// mayExit reports whether a process that was started at this time may have ended by itself with this status. If so,
+	// it is started again.
+	mayExit  func(status int, started time.Time) bool
+	starting func() // is called before each start; may be nil
 
-	mu      sync.Mutex
-	cmd     *exec.Cmd
-	ended   chan struct{} // closed when it has
-	killed  *exec.Cmd     // the last that we have killed
-	leaving bool          // we have asked it to end, or killed it
-	log     bytes.Buffer  // of all that were started
-	from    int           // where in it the last begins
+	mu       sync.Mutex
+	cmd      *exec.Cmd     // what runs; nil for nothing
+	exited   chan struct{} // closed when cmd has exited
+	stopping bool          // cmd has been sent a signal that should end it
+	killed   *exec.Cmd     // the last one that was sent SIGKILL
+	kills    []time.Time   // when SIGKILL was sent
+	log      bytes.Buffer  // output of all starts
+	logStart int           // where the output of the last start begins
 }
 
-// start starts the program.
-func (c *controller) start() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.startLocked()
+// start starts the program, unless it runs.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.startLocked()
 }
 
-func (c *controller) startLocked() error {
-	if c.cmd != nil {
+func (p *process) startLocked() error {
+	if p.cmd != nil {
 		return nil
 	}
-	cmd := exec.Command(c.command[0], c.command[1:]...)
-	cmd.Env = c.env
-	cmd.Stdout, cmd.Stderr = c, c
-	cmd.SysProcAttr = ofOurs()
-	cmd.WaitDelay = time.Second // for what it has started, which may have its output
-	if c.started != nil {
-		c.started()
+	cmd := exec.Command(p.command[0], p.command[1:]...)
+	cmd.Env = p.env
+	cmd.Stdout, cmd.Stderr = p, p
+	cmd.SysProcAttr = childAttributes()
+	cmd.WaitDelay = time.Second // its children may hold its output open
+	if p.starting != nil {
+		p.starting()
 	}
 	started := time.Now()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
-	ended := make(chan struct{})
-	c.cmd, c.ended, c.leaving, c.from = cmd, ended, false, c.log.Len()
-	go func() {
-		err := cmd.Wait()
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it may have started
-		excused := !c.isLeaving() && c.excuse(cmd.ProcessState.ExitCode(), started)
-		c.mu.Lock()
-		if !c.leaving && !excused {
-			c.sayFailed(died(err, c.log.String()[c.from:]))
-		}
-		again := excused && !c.leaving
-		c.cmd = nil
-		close(ended)
-		c.mu.Unlock()
-		if again {
-			time.Sleep(restartAfter)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.leaving { // we have been told to since
-				return
-			}
-			if err := c.startLocked(); err != nil {
-				c.sayFailed(err.Error())
-			}
-		}
-	}()
+	exited := make(chan struct{})
+	p.cmd, p.exited, p.stopping, p.logStart = cmd, exited, false, p.log.Len()
+	go p.wait(cmd, exited, started)
 	return nil
 }
 
-// restartAfter is how long a controller that has ended is down. A kubelet takes longer.
-const restartAfter = 200 * time.Millisecond
-
-func (c *controller) isLeaving() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.leaving
+// wait waits until a process has exited, and starts another one if it was allowed to.
+func (p *process) wait(cmd *exec.Cmd, exited chan<- struct{}, started time.Time) {
+	err := cmd.Wait()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its children
+	allowed := !p.isStopping() && p.mayExit(cmd.ProcessState.ExitCode(), started)
+	p.mu.Lock()
+	if !p.stopping && !allowed {
+		p.reportDeath(deathOf(err, p.log.String()[p.logStart:]))
+	}
+	restart := allowed && !p.stopping
+	p.cmd = nil
+	close(exited)
+	p.mu.Unlock()
+	if !restart {
+		return
+	}
+	time.Sleep(restartDelay)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping { // meanwhile
+		return
+	}
+	if err := p.startLocked(); err != nil {
+		p.reportDeath(&Failure{Died, "start", err.Error()})
+	}
 }
 
-func (c *controller) sayFailed(why string) {
+// restartDelay is how long a controller that has exited is down. A kubelet takes longer.
+const restartDelay = 200 * time.Millisecond
+
+func (p *process) isStopping() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopping
+}
+
+func (p *process) reportDeath(failure *Failure) {
 	select {
-	case c.fail <- why:
-	default: // it has been said
+	case p.died <- failure:
+	default: // one is enough
 	}
 }
 
-// Write takes what the program prints.
-func (c *controller) Write(text []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	const most = 1 << 20
-	if c.log.Len() > most {
-		before := c.log.Len()
-		tail := bytes.Clone(c.log.Bytes()[c.log.Len()-most/2:])
-		c.log.Reset()
-		c.from = max(0, c.from-(before-len(tail)))
-		c.log.Write(tail)
+// Write appends the program's output to the log.
+func (p *process) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	const limit = 1 << 20
+	if p.log.Len() > limit {
+		before := p.log.Len()
+		tail := bytes.Clone(p.log.Bytes()[p.log.Len()-limit/2:])
+		p.log.Reset()
+		p.logStart = max(0, p.logStart-(before-len(tail)))
+		p.log.Write(tail)
 	}
-	return c.log.Write(text)
+	return p.log.Write(text)
 }
 
-// leave signals the program, and returns a channel that is closed when it has ended; nil if it does not run.
-func (c *controller) leave(signal syscall.Signal) (*exec.Cmd, <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leaving = true // also where it is about to be started again
-	if c.cmd == nil {
+// signal sends a signal that should end the program. It returns what it was sent to, and a channel that is closed when
+// that has exited, or nil if the program does not run.
+func (p *process) signal(signal syscall.Signal) (*exec.Cmd, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopping = true // also if it is about to be started again
+	if p.cmd == nil {
 		return nil, nil
 	}
 	if signal == syscall.SIGKILL {
-		c.killed = c.cmd
+		p.killed = p.cmd
+		p.kills = append(p.kills, time.Now())
 	}
-	_ = syscall.Kill(-c.cmd.Process.Pid, signal) // it may have just ended
-	return c.cmd, c.ended
+	_ = syscall.Kill(-p.cmd.Process.Pid, signal) // it may have exited just now
+	return p.cmd, p.exited
 }
 
-// kill ends the program as kill -9 does.
-func (c *controller) kill() {
-	if _, ended := c.leave(syscall.SIGKILL); ended != nil {
-		<-ended
+// kill ends the program with SIGKILL and waits until it has exited.
+func (p *process) kill() {
+	if _, exited := p.signal(syscall.SIGKILL); exited != nil {
+		<-exited
 	}
 }
 
-// grace is how long a program has to end, as the kubelet gives it.
+// killedWithin reports whether kill was called between two times.
+func (p *process) killedWithin(from, to time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.kills, func(at time.Time) bool { return !at.Before(from) && !at.After(to) })
+}
+
+// grace is how long a program has to exit after SIGTERM: a Pod's default terminationGracePeriodSeconds.
 const grace = 30 * time.Second
 
-// stop asks the program to end, and says what is wrong with how it does, or "". status is how it should, or
-// -1 for any way.
-func (c *controller) stop(status int) string {
-	cmd, ended := c.leave(syscall.SIGTERM)
-	if ended == nil {
-		return ""
+// stop sends SIGTERM, waits until the program has exited, and says what was wrong with that. status is the exit status
+// that is right, or -1 for any.
+func (p *process) stop(status int) *Failure {
+	cmd, exited := p.signal(syscall.SIGTERM)
+	if exited == nil {
+		return nil
 	}
 	select {
-	case <-ended:
+	case <-exited:
 	case <-time.After(grace):
-		c.kill()
-		return fmt.Sprintf("it has not ended %s after SIGTERM", grace)
+		p.kill()
+		return &Failure{NoStop, "too late", fmt.Sprintf("it has not exited %s after SIGTERM", grace)}
 	}
-	c.mu.Lock()
-	killed, said := c.killed == cmd, c.log.String()[c.from:]
-	c.mu.Unlock()
-	if killed { // by us
-		return ""
+	p.mu.Lock()
+	killed, output := p.killed == cmd, p.log.String()[p.logStart:]
+	p.mu.Unlock()
+	if killed { // by a fault
+		return nil
 	}
-	if is := cmd.ProcessState.ExitCode(); status >= 0 && is != status {
-		return fmt.Sprintf("it ends with %s after SIGTERM%s", cmd.ProcessState, lastWords(said))
+	if code := cmd.ProcessState.ExitCode(); status >= 0 && code != status {
+		return &Failure{NoStop, cmd.ProcessState.String(), fmt.Sprintf("it exits with %s after SIGTERM%s", cmd.ProcessState, lastWords(output))}
 	}
-	return ""
+	return nil
 }
 
-// Log returns what the program has printed.
-func (c *controller) Log() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.log.String()
+// Log returns the program's output, of all its starts.
+func (p *process) Log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
 }
 
-// died says how a program ended that was not to.
-func died(err error, log string) string {
+// deathOf says how a program ended by itself.
+func deathOf(err error, output string) *Failure {
 	status := "exit status 0"
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		status = exit.String()
 	}
-	return "it ended by itself, with " + status + lastWords(log)
+	why := lastWords(output)
+	return &Failure{Died, status + causeOfOutput(why), "it exited by itself, with " + status + why}
 }
 
-// lastWords are the line of a log that says why, if there is one.
+// lastWords returns ": " and the line of the output that most likely says why the program ended, or "".
 func lastWords(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	for _, begin := range []string{"panic: ", "fatal error: ", "WARNING: DATA RACE", "F"} {
@@ -195,27 +213,27 @@ func lastWords(log string) string {
 }
 
 func shorten(line string) string {
-	const most = 160
-	if len(line) > most {
-		return line[:most] + "…"
+	const limit = 160
+	if len(line) > limit {
+		return line[:limit] + "…"
 	}
 	return line
 }
 
-// isRunning says whether the program runs, and nobody has asked it to end.
-func (c *controller) isRunning() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cmd != nil && !c.leaving
+// isRunning reports whether the program runs and has not been told to end.
+func (p *process) isRunning() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd != nil && !p.stopping
 }
 
-// awaitLeaving waits until somebody has asked the program to end.
-func (c *controller) awaitLeaving() {
+// awaitStopping waits until the program has been told to end, or does not run.
+func (p *process) awaitStopping() {
 	for {
-		c.mu.Lock()
-		leaving := c.leaving || c.cmd == nil
-		c.mu.Unlock()
-		if leaving {
+		p.mu.Lock()
+		stopping := p.stopping || p.cmd == nil
+		p.mu.Unlock()
+		if stopping {
 			return
 		}
 		time.Sleep(time.Millisecond)

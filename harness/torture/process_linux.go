@@ -2,7 +2,7 @@ package torture
 
 import "syscall"
 
-// ofOurs has a program end with us, however we end.
-func ofOurs() *syscall.SysProcAttr {
+// childAttributes makes the kernel kill a child when this process ends, however that happens.
+func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

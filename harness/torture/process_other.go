@@ -4,6 +4,6 @@ package torture
 
 import "syscall"
 
-// ofOurs keeps Ctrl-C from a program: that is for us. Only Linux ends it with us when we are killed; elsewhere a
-// guard does, where there is one.
-func ofOurs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// childAttributes puts a child into a process group of its own, as Ctrl-C is for us. Unlike on Linux, the kernel does not
+// kill it when this process is killed; a guard does, if there is one.
+func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -17,24 +17,24 @@ import (
 
 // program is a controller that is a shell script.
 type program struct {
-	*controller
-	t       *testing.T
-	failed  chan string
-	excused atomic.Int64 // how often it was asked whether it is excused
-	status  atomic.Int64 // the last that was asked about
+	*process
+	t      *testing.T
+	failed chan *Failure
+	asked  atomic.Int64 // how often it was asked whether it is asked
+	status atomic.Int64 // the last that was asked about
 }
 
-// shell starts a script. excuse says of the number of an end, from 1, whether it is excused; nil: none is.
-func shell(t *testing.T, excuse func(number int64) bool, script string) *program {
+// shell starts a script. allow says of the number of an end, from 1, whether it is asked; nil: none is.
+func shell(t *testing.T, allow func(number int64) bool, script string) *program {
 	t.Helper()
-	p, begin := &program{t: t, failed: make(chan string, 1)}, time.Now()
-	p.controller = &controller{
-		command: []string{"/bin/sh", "-c", script}, env: append(os.Environ(), "DIR="+t.TempDir()), fail: p.failed,
-		excuse: func(status int, started time.Time) bool {
+	p, begin := &program{t: t, failed: make(chan *Failure, 1)}, time.Now()
+	p.process = &process{
+		command: []string{"/bin/sh", "-c", script}, env: append(os.Environ(), "DIR="+t.TempDir()), died: p.failed,
+		mayExit: func(status int, started time.Time) bool {
 			require.WithinRange(t, started, begin, time.Now())
 			p.status.Store(int64(status))
-			number := p.excused.Add(1)
-			return excuse != nil && excuse(number)
+			number := p.asked.Add(1)
+			return allow != nil && allow(number)
 		},
 	}
 	require.NoError(t, p.start())
@@ -52,8 +52,8 @@ func (p *program) says(text string) {
 func (p *program) fails() string {
 	p.t.Helper()
 	select {
-	case why := <-p.failed:
-		return why
+	case failure := <-p.failed:
+		return failure.Message
 	case <-time.After(hangs):
 		require.FailNow(p.t, "it does not end")
 		return ""
@@ -64,8 +64,8 @@ func (p *program) fails() string {
 func (p *program) hasNotFailed() {
 	p.t.Helper()
 	select {
-	case why := <-p.failed:
-		require.Fail(p.t, why)
+	case failure := <-p.failed:
+		require.Fail(p.t, failure.Error())
 	default:
 	}
 }
@@ -74,7 +74,7 @@ func (p *program) hasNotFailed() {
 const waits = "echo ready; exec 2>/dev/null; while :; do sleep 0.01; done"
 
 func TestAProgramThatEndsByItself(t *testing.T) {
-	const ended = "it ended by itself, with "
+	const ended = "it exited by itself, with "
 	for name, c := range map[string]struct{ script, want string }{
 		"well":            {"exit 0", ended + "exit status 0"},
 		"with a status":   {"exit 3", ended + "exit status 3"},
@@ -87,16 +87,16 @@ func TestAProgramThatEndsByItself(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := shell(t, nil, c.script)
 			require.Equal(t, c.want, p.fails())
-			require.Equal(t, int64(1), p.excused.Load())
-			p.awaitLeaving() // it has ended
-			require.Empty(t, p.stop(0), "what has ended need not be stopped")
+			require.Equal(t, int64(1), p.asked.Load())
+			p.awaitStopping() // it has ended
+			require.Nil(t, p.stop(0), "what has ended need not be stopped")
 			p.kill()
 		})
 	}
 }
 
 func TestAProgramThatIsNone(t *testing.T) {
-	c := &controller{command: []string{filepath.Join(t.TempDir(), "missing")}}
+	c := &process{command: []string{filepath.Join(t.TempDir(), "missing")}}
 	require.ErrorContains(t, c.start(), "start the controller: ")
 	require.Empty(t, c.stop(0))
 }
@@ -126,8 +126,8 @@ func TestLastWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, lastWords(strings.Join(c.lines, "\n"))) })
 	}
-	require.Equal(t, "it ended by itself, with exit status 0: a", died(nil, "a"))
-	require.Equal(t, "it ended by itself, with exit status 0", died(errors.New("no such pipe"), ""))
+	require.Equal(t, "it exited by itself, with exit status 0: a", deathOf(nil, "a").Message)
+	require.Equal(t, "it exited by itself, with exit status 0", deathOf(errors.New("no such pipe"), "").Message)
 }
 
 func TestStop(t *testing.T) {
@@ -138,19 +138,24 @@ func TestStop(t *testing.T) {
 	}{
 		"as it should":                {"trap 'exit 0' TERM;" + waits, 0, ""},
 		"with the status that it has": {"trap 'exit 3' TERM;" + waits, 3, ""},
-		"with another status":         {"trap 'echo cannot stop; exit 3' TERM;" + waits, 0, "it ends with exit status 3 after SIGTERM: cannot stop"},
-		"with 0, and should not":      {"trap 'exit 0' TERM;" + waits, 143, "it ends with exit status 0 after SIGTERM: ready"},
-		"by the signal":               {waits, 0, "it ends with signal: terminated after SIGTERM: ready"},
+		"with another status":         {"trap 'echo cannot stop; exit 3' TERM;" + waits, 0, "it exits with exit status 3 after SIGTERM: cannot stop"},
+		"with 0, and should not":      {"trap 'exit 0' TERM;" + waits, 143, "it exits with exit status 0 after SIGTERM: ready"},
+		"by the signal":               {waits, 0, "it exits with signal: terminated after SIGTERM: ready"},
 		"by the signal, as it may":    {waits, -1, ""},
 		"in any way":                  {"trap 'exit 3' TERM;" + waits, -1, ""},
 		"with a panic": {"trap 'echo panic: no; echo goroutine 1; exit 2' TERM;" + waits, 0,
-			"it ends with exit status 2 after SIGTERM: panic: no"},
+			"it exits with exit status 2 after SIGTERM: panic: no"},
 		"after a while": {"trap 'sleep 0.1; echo done; exit 0' TERM;" + waits, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := shell(t, func(int64) bool { t.Error("it did not end by itself"); return false }, c.script)
 			p.says("ready")
-			require.Equal(t, c.want, p.stop(c.status))
+			message := ""
+			if failure := p.stop(c.status); failure != nil {
+				require.Equal(t, NoStop, failure.Verdict)
+				message = failure.Message
+			}
+			require.Equal(t, c.want, message)
 			require.Empty(t, p.stop(c.status), "it is stopped")
 			p.hasNotFailed()
 		})
@@ -160,7 +165,7 @@ func TestStop(t *testing.T) {
 func TestStopWaits(t *testing.T) {
 	p := shell(t, nil, "trap 'sleep 0.1; echo done; exit 0' TERM;"+waits)
 	p.says("ready")
-	require.Empty(t, p.stop(0))
+	require.Nil(t, p.stop(0))
 	require.Contains(t, p.Log(), "done")
 }
 
@@ -169,7 +174,7 @@ func TestKill(t *testing.T) {
 	p.says("ready")
 	p.kill()
 	p.kill()
-	require.Zero(t, p.excused.Load())
+	require.Zero(t, p.asked.Load())
 	p.hasNotFailed()
 }
 
@@ -177,7 +182,7 @@ func TestKill(t *testing.T) {
 func TestStartAfterAnEnd(t *testing.T) {
 	for name, end := range map[string]func(p *program){
 		"kill": func(p *program) { p.kill() },
-		"stop": func(p *program) { require.Empty(p.t, p.stop(0)) },
+		"stop": func(p *program) { require.Nil(p.t, p.stop(0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := shell(t, nil, "trap 'exit 0' TERM; [ -e $DIR/was ] && echo again; touch $DIR/was;"+waits)
@@ -187,7 +192,7 @@ func TestStartAfterAnEnd(t *testing.T) {
 			require.Equal(t, "ready\n", p.Log())
 			require.NoError(t, p.start())
 			p.says("ready\nagain\nready\n")
-			require.Empty(t, p.stop(0))
+			require.Nil(t, p.stop(0))
 			p.hasNotFailed()
 		})
 	}
@@ -199,24 +204,24 @@ func TestAnEndThatIsExcused(t *testing.T) {
 		"[ -e $DIR/was ] || { touch $DIR/was; echo first; exit 7; }; trap 'exit 0' TERM; echo second;"+waits)
 	p.says("first\nsecond\nready")
 	require.Equal(t, int64(7), p.status.Load())
-	require.Equal(t, int64(1), p.excused.Load())
-	require.Empty(t, p.stop(0))
+	require.Equal(t, int64(1), p.asked.Load())
+	require.Nil(t, p.stop(0))
 	p.hasNotFailed()
 }
 
 func TestAnEndThatIsNotExcusedAnyMore(t *testing.T) {
 	p := shell(t, func(number int64) bool { return number <= 2 }, "echo no; exit 7")
-	require.Equal(t, "it ended by itself, with exit status 7: no", p.fails())
+	require.Equal(t, "it exited by itself, with exit status 7: no", p.fails())
 	require.Equal(t, "no\nno\nno\n", p.Log())
-	require.Equal(t, int64(3), p.excused.Load())
+	require.Equal(t, int64(3), p.asked.Load())
 }
 
 // What cannot be started again has failed.
 func TestAnExcuseOfNoUse(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "script")
 	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nrm \"$0\"\nexit 1\n"), 0o700))
-	p := &program{t: t, failed: make(chan string, 1)}
-	p.controller = &controller{command: []string{script}, fail: p.failed, excuse: func(int, time.Time) bool { return true }}
+	p := &program{t: t, failed: make(chan *Failure, 1)}
+	p.process = &process{command: []string{script}, died: p.failed, mayExit: func(int, time.Time) bool { return true }}
 	require.NoError(t, p.start())
 	require.Contains(t, p.fails(), "start the controller: ")
 }
@@ -225,14 +230,14 @@ func TestAnExcuseOfNoUse(t *testing.T) {
 func TestAnExcusedProgramThatIsStopped(t *testing.T) {
 	for name, end := range map[string]func(p *program){
 		"kill": func(p *program) { p.kill() },
-		"stop": func(p *program) { require.Empty(p.t, p.stop(0)) },
+		"stop": func(p *program) { require.Nil(p.t, p.stop(0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := shell(t, func(int64) bool { return true }, "[ -e $DIR/was ] || { touch $DIR/was; exit 7; };"+waits)
-			p.awaitLeaving() // it has ended
-			require.Equal(t, int64(1), p.excused.Load())
+			p.awaitStopping() // it has ended
+			require.Equal(t, int64(1), p.asked.Load())
 			end(p)
-			require.Never(t, func() bool { return strings.Contains(p.Log(), "ready") }, 3*restartAfter, restartAfter/10)
+			require.Never(t, func() bool { return strings.Contains(p.Log(), "ready") }, 3*restartDelay, restartDelay/10)
 		})
 	}
 }
@@ -241,27 +246,27 @@ func TestAnExcusedProgramThatIsStopped(t *testing.T) {
 func TestLastWordsAreOfTheLastLife(t *testing.T) {
 	p := shell(t, func(number int64) bool { return number == 1 },
 		"[ -e $DIR/was ] || { touch $DIR/was; echo F0102 no API server; exit 255; }; echo something else; exit 1")
-	require.Equal(t, "it ended by itself, with exit status 1: something else", p.fails())
+	require.Equal(t, "it exited by itself, with exit status 1: something else", p.fails())
 }
 
 // A kill is ours, whoever waits for the program to end by itself.
 func TestKilledWhileItStops(t *testing.T) {
 	p := shell(t, nil, "trap '' TERM;"+waits)
 	p.says("ready")
-	wrong := make(chan string, 1)
+	wrong := make(chan *Failure, 1)
 	go func() { wrong <- p.stop(0) }()
-	p.awaitLeaving()
+	p.awaitStopping()
 	p.kill()
-	require.Empty(t, <-wrong)
+	require.Nil(t, <-wrong)
 }
 
 // One report of a failure is enough, and nobody waits for who reads it.
 func TestFailuresDoNotBlock(t *testing.T) {
 	p := shell(t, nil, "echo $(cat $DIR/was); echo again >$DIR/was; exit 1")
-	p.awaitLeaving()
+	p.awaitStopping()
 	require.NoError(t, p.start())
-	p.awaitLeaving()
-	require.Equal(t, int64(2), p.excused.Load())
+	p.awaitStopping()
+	require.Equal(t, int64(2), p.asked.Load())
 	p.fails()
 	p.hasNotFailed()
 }
@@ -312,7 +317,7 @@ func TestAChildThatCouldPrint(t *testing.T) {
 	p.says("ready")
 	select {
 	case why := <-p.failed:
-		require.Equal(t, "it ended by itself, with exit status 3: ready", why)
+		require.Equal(t, "it exited by itself, with exit status 3: ready", why.Message)
 	case <-time.After(10 * time.Second):
 		require.Fail(t, "it is not noticed")
 	}
@@ -320,7 +325,7 @@ func TestAChildThatCouldPrint(t *testing.T) {
 
 // Of a program that prints without end, the end is kept.
 func TestLog(t *testing.T) {
-	c := &controller{}
+	c := &process{}
 	line := strings.Repeat("x", 1<<16) + "\n"
 	for range 40 {
 		n, err := c.Write([]byte(line))
@@ -336,20 +341,20 @@ func TestLog(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Setenv("SHOP", "open")
-	p := &program{t: t, failed: make(chan string, 1)}
-	p.controller = &controller{command: []string{"/bin/sh", "-c", "echo [$SHOP] $GIVEN"}, env: []string{"GIVEN=yes"},
-		fail: p.failed, excuse: func(int, time.Time) bool { return false }}
+	p := &program{t: t, failed: make(chan *Failure, 1)}
+	p.process = &process{command: []string{"/bin/sh", "-c", "echo [$SHOP] $GIVEN"}, env: []string{"GIVEN=yes"},
+		died: p.failed, mayExit: func(int, time.Time) bool { return false }}
 	require.NoError(t, p.start())
-	require.Equal(t, "it ended by itself, with exit status 0: [] yes", p.fails())
+	require.Equal(t, "it exited by itself, with exit status 0: [] yes", p.fails())
 }
 
-func TestFound(t *testing.T) {
+func TestLookUp(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	require.NoError(t, err)
-	command, err := found([]string{"sh", "-c", "true"})
+	command, err := lookUp([]string{"sh", "-c", "true"})
 	require.NoError(t, err)
 	require.Equal(t, []string{sh, "-c", "true"}, command)
-	_, err = found([]string{"there-is-no-such-controller"})
+	_, err = lookUp([]string{"there-is-no-such-controller"})
 	require.ErrorContains(t, err, "the controller: ")
 	require.ErrorIs(t, err, exec.ErrNotFound)
 }

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,66 +12,65 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// failed are failures, by what they say.
-func failed(verdict Verdict, whys ...string) []Outcome {
+// failed are failures with these causes.
+func failed(verdict Verdict, causes ...string) []Outcome {
 	var outcomes []Outcome
-	for _, why := range whys {
-		outcomes = append(outcomes, Outcome{Plan: Plan{Kind: "slow"}, Verdict: verdict, Why: why, History: &history.History{}})
+	for _, cause := range causes {
+		outcomes = append(outcomes, Outcome{Plan: Plan{Kind: "slow"}, Verdict: verdict, Cause: cause, Message: cause + ", they say", History: &history.History{}})
 	}
 	return outcomes
-}
-
-func TestFailuresOfOneCauseAreAGroup(t *testing.T) {
-	for name, c := range map[string]struct {
-		whys   []string
-		groups int
-	}{
-		"the same":                {[]string{"it is bad", "it is bad"}, 1},
-		"others":                  {[]string{"it is bad", "it is worse"}, 2},
-		"generated names":         {[]string{"Pod frontend-7d4b9c-x2k4z still runs", "Pod frontend-5f8d7b-abc9d still runs"}, 1},
-		"other generated names":   {[]string{"Pod frontend-7d4b9c-x2k4z still runs", "Pod backend-5f8d7b-abc9d still runs"}, 1},
-		"plain names":             {[]string{"Pod frontend still runs", "Pod backend still runs"}, 2},
-		"plain names with a dash": {[]string{"Pod front-end still runs", "Pod back-end still runs"}, 2},
-		"numbers":                 {[]string{"delete pods a: 3 times, should be 1", "delete pods a: 12 times, should be 1"}, 1},
-		"times":                   {[]string{"there are 3 Pods, 20s after the start", "there are 4 Pods, 20s after the start"}, 1},
-		"addresses":               {[]string{"panic: [recovered] 0xc0001a", "panic: [recovered] 0xc0fe"}, 1},
-		"what it is after":        {[]string{"it is not, 20s after a", "it is not, 20s after b"}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &Report{Outcomes: failed(Lost, c.whys...)}
-			groups := r.Groups()
-			require.Len(t, groups, c.groups)
-			require.Contains(t, c.whys, groups[0].Why)
-			if c.groups == 1 {
-				require.Equal(t, c.whys[0], groups[0].Why, "of the first")
-			}
-		})
-	}
-}
-
-// Some generated names happen to have no digit.
-func TestGeneratedNamesWithoutADigit(t *testing.T) {
-	r := &Report{Outcomes: failed(Lost, "Pod frontend-x2k4z still runs", "Pod frontend-bcdfg still runs")}
-	require.Len(t, r.Groups(), 1)
 }
 
 func TestGroups(t *testing.T) {
 	r := &Report{}
 	require.Empty(t, r.Groups())
-	r.Outcomes = append(failed(Lost, "b 1"), append(failed(Died, "a 1", "a 2", "a 3"), failed(Lost, "a 4", "a 5")...)...)
+	r.Outcomes = append(failed(Lost, "b"), append(failed(Died, "a", "a", "a"), failed(Lost, "a", "a")...)...)
 	r.Outcomes[1].Plan.Kind = "watch cut"
 	r.Outcomes[2].Plan.Kind = "answered 500"
-	r.Outcomes = append(r.Outcomes, Outcome{Plan: Plan{Kind: "late"}, Verdict: Well})
+	notMet := failed(Died, "a")[0]
+	notMet.NotMet = true
+	r.Outcomes = append(r.Outcomes, Outcome{Plan: Plan{Kind: "late"}, Verdict: Passed}, notMet, failed(NotRun, "no room")[0])
 	groups := r.Groups()
 	require.Len(t, groups, 3)
 	require.Equal(t, Died, groups[0].Verdict, "the largest comes first")
-	require.Equal(t, "a 1", groups[0].Why)
+	require.Equal(t, "a, they say", groups[0].Message)
 	require.Equal(t, []string{"answered 500", "slow", "watch cut"}, groups[0].Kinds)
 	require.Len(t, groups[0].Failures, 3)
-	require.Equal(t, "a 4", groups[1].Why)
+	require.Equal(t, Lost, groups[1].Verdict)
+	require.Equal(t, "a", groups[1].Cause)
 	require.Equal(t, []string{"slow"}, groups[1].Kinds)
-	require.Equal(t, "b 1", groups[2].Why)
-	require.Len(t, r.Failures(), 6)
+	require.Equal(t, "b", groups[2].Cause)
+	require.Len(t, r.NotRun(), 1)
+}
+
+// A failure counts when it has been seen twice: in two plans, or in a plan that was repeated.
+func TestConfirmed(t *testing.T) {
+	for name, c := range map[string]struct {
+		outcomes   []Outcome
+		retried    []Verdict
+		confirmed  bool
+		seen, runs int
+	}{
+		"in one plan":                        {failed(Lost, "a"), nil, false, 1, 1},
+		"in two plans":                       {failed(Lost, "a", "a"), nil, true, 1, 1},
+		"in one plan that was repeated":      {failed(Lost, "a"), []Verdict{Lost}, true, 2, 2},
+		"at the third repetition":            {failed(Lost, "a"), []Verdict{Passed, NotRun, Lost}, true, 2, 4},
+		"not in a repeated plan":             {failed(Lost, "a"), []Verdict{Passed, Passed, Passed}, false, 1, 4},
+		"with another verdict in a repeated": {failed(Lost, "a"), []Verdict{Died}, false, 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Report{Outcomes: c.outcomes}
+			for _, v := range c.retried {
+				r.retried(Outcome{Plan: c.outcomes[0].Plan, Verdict: v})
+			}
+			groups := r.Groups()
+			require.Len(t, groups, 1)
+			require.Equal(t, c.confirmed, groups[0].Confirmed())
+			require.Equal(t, c.seen, groups[0].Seen)
+			require.Equal(t, c.runs, groups[0].Runs)
+			require.Equal(t, c.confirmed, len(r.Failures()) > 0)
+		})
+	}
 }
 
 // small is a report with two causes.
@@ -87,24 +87,29 @@ func small() *Report {
 	for range 9 {
 		story.Requests = append(story.Requests, history.Request{Start: at(2000), Verb: "get", Resource: "pods", Namespace: "shop", Name: "a", Status: 200})
 	}
-	lost := []apiproxy.Fault{{Verb: "delete", Resource: "pods", From: 1, To: 1, Lost: apiproxy.LostRequest}}
-	killed := []apiproxy.Fault{{Verb: "delete", Kill: apiproxy.After}, {Delay: time.Second}}
+	lost := []apiproxy.Fault{{Match: apiproxy.Match{Verb: "delete", Resource: "pods", From: 1, To: 1}, Effect: apiproxy.Effect{Lost: apiproxy.LostRequest}}}
+	killed := []apiproxy.Fault{{Match: apiproxy.Match{Verb: "delete"}, Effect: apiproxy.Effect{Kill: apiproxy.After}}, {Effect: apiproxy.Effect{Delay: time.Second}}}
 	return &Report{Duration: 83*time.Second + 400*time.Millisecond, Outcomes: []Outcome{
 		{Plan: Plan{Kind: "slow"}, History: &history.History{}},
-		{Plan: Plan{Kind: "slow"}, History: &history.History{}, Missed: true},
-		{Plan: Plan{Kind: "request lost", Faults: lost}, Verdict: Lost, Why: "Pod a-1 still runs, 20s after the start", History: story},
-		{Plan: Plan{Kind: "seed 3", Faults: killed}, Verdict: Died, Why: "it ended by itself, with exit status 2: panic: no", History: &history.History{}},
-		{Plan: Plan{Kind: "seed 4", Faults: killed}, Verdict: Lost, Why: "Pod a-2 still runs, 20s after the start", History: &history.History{}},
+		{Plan: Plan{Kind: "slow"}, History: &history.History{}, NotMet: true},
+		{Plan: Plan{Kind: "request lost", Faults: lost}, Verdict: Lost, Cause: "old Pod", Message: "Pod a-1 still runs, 20s after the start", History: story},
+		{Plan: Plan{Kind: "seed 3", Faults: killed}, Verdict: Died, Cause: "panic", Message: "it ended by itself, with exit status 2: panic: no", History: &history.History{}},
+		{Plan: Plan{Kind: "seed 4", Faults: killed}, Verdict: Lost, Cause: "old Pod", Message: "Pod a-2 still runs, 20s after the start", History: &history.History{}},
 	}}
 }
 
 func TestWriteText(t *testing.T) {
 	var text strings.Builder
-	require.NoError(t, small().WriteText(&text, func(p Plan) string { return "workshop torture " + p.String() + " -- shop" }))
-	require.Equal(t, `FAULT          PLANS   WELL   CHANGE LOST   DIED   NOT MET
-request lost   1       0      1             0      0
-seeds          2       0      1             1      0
-slow           2       2      0             0      1
+	r := small()
+	r.Outcomes[0].Notes = []string{"patch pods a: once, should be 2"}
+	r.Outcomes[2].Notes = r.Outcomes[0].Notes
+	r.retried(Outcome{Plan: r.Outcomes[3].Plan, Verdict: Passed})
+	r.Outcomes = append(r.Outcomes, Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}, Verdict: NotRun, Message: "no space"})
+	require.NoError(t, r.WriteText(&text, func(p Plan) string { return "workshop torture " + p.String() + " -- shop" }))
+	require.Equal(t, `FAULT          PLANS   PASSED   CHANGE LOST   COULD NOT BE RUN   DIED   NOT MET
+request lost   1       0        1             0                  0      0
+seeds          2       0        1             0                  1      0
+slow           3       1        0             1                  0      1
 
 1. change lost: Pod a-1 still runs, 20s after the start
    2 plans: request lost, seed 4
@@ -118,49 +123,26 @@ slow           2       2      0             0      1
      1.980s   get      pods                      shop/a   200      
      1.980s   get      pods                      shop/a   200      
 
-2. died: it ended by itself, with exit status 2: panic: no
+Seen once of 2 times, so it does not count: died: it ended by itself, with exit status 2: panic: no
    1 plan: seed 3
+   the first of them was run 2 times and failed like this once
    replay: workshop torture --fault verb=delete,kill=after --fault delay=1s -- shop
 
-5 plans, 3 failed; 1m23s
-`, text.String())
-}
+1 plan could not be run, which says nothing about the controller. The first: slow: no space
 
-// A failure that does not come again is said to be one.
-func TestWriteTextOfWhatWasRunAgain(t *testing.T) {
-	const again = "the first of them was run once more, and then it was: "
-	r := small()
-	lost, died := r.Outcomes[2].Plan.String(), r.Outcomes[3].Plan.String()
-	for name, c := range map[string]struct {
-		again map[string]Verdict
-		want  []string
-	}{
-		"nothing":     {nil, nil},
-		"the same":    {map[string]Verdict{lost: Lost, died: Died}, nil},
-		"well":        {map[string]Verdict{lost: Well, died: Died}, []string{again + "well"}},
-		"another one": {map[string]Verdict{lost: Well, died: TooMuch}, []string{again + "well", again + "did too much"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r.Again = c.again
-			var text strings.Builder
-			require.NoError(t, r.WriteText(&text, Plan.String))
-			var got []string
-			for line := range strings.Lines(text.String()) {
-				if strings.Contains(line, "once more") {
-					got = append(got, strings.TrimSpace(line))
-				}
-			}
-			require.Equal(t, c.want, got)
-		})
-	}
+Not as without faults, which may be right:
+   patch pods a: once, should be 2 (2 plans)
+
+6 plans, 2 failed; 1m23s
+`, text.String())
 }
 
 func TestWriteTextOfASuccess(t *testing.T) {
 	var text strings.Builder
 	r := &Report{Duration: time.Second, Outcomes: []Outcome{{Plan: Plan{Kind: "slow"}, History: &history.History{}}}}
 	require.NoError(t, r.WriteText(&text, nil))
-	require.Equal(t, `FAULT   PLANS   WELL   NOT MET
-slow    1       1      0
+	require.Equal(t, `FAULT   PLANS   PASSED   NOT MET
+slow    1       1        0
 
 1 plan, 0 failed; 1s
 `, text.String())
@@ -172,24 +154,14 @@ func TestWriteJSON(t *testing.T) {
 	r.Outcomes[2].History.Requests = r.Outcomes[2].History.Requests[4:5]
 	r.Outcomes[3].History = r.Outcomes[2].History
 	r.Outcomes = r.Outcomes[:4]
+	r.retried(r.Outcomes[2])
 	require.NoError(t, r.WriteJSON(&text))
 	require.Equal(t, `{
   "plans": 4,
-  "failed": 2,
+  "failed": 1,
+  "notRun": 0,
   "seconds": 83.4,
   "failures": [
-    {
-      "kind": "request lost",
-      "faults": [
-        "verb=delete,resource=pods,nth=1,lost=request"
-      ],
-      "verdict": "change lost",
-      "why": "Pod a-1 still runs, 20s after the start",
-      "story": [
-        "TIME     VERB     RESOURCE   OBJECT   STATUS   FAULT",
-        "0.000s   delete   pods       shop/a   -        request lost"
-      ]
-    },
     {
       "kind": "seed 3",
       "faults": [
@@ -197,8 +169,24 @@ func TestWriteJSON(t *testing.T) {
         "delay=1s"
       ],
       "verdict": "died",
-      "why": "it ended by itself, with exit status 2: panic: no",
-      "story": [
+      "cause": "panic",
+      "message": "it ended by itself, with exit status 2: panic: no",
+      "confirmed": false,
+      "requests": [
+        "TIME     VERB     RESOURCE   OBJECT   STATUS   FAULT",
+        "0.000s   delete   pods       shop/a   -        request lost"
+      ]
+    },
+    {
+      "kind": "request lost",
+      "faults": [
+        "verb=delete,resource=pods,nth=1,lost=request"
+      ],
+      "verdict": "change lost",
+      "cause": "old Pod",
+      "message": "Pod a-1 still runs, 20s after the start",
+      "confirmed": true,
+      "requests": [
         "TIME     VERB     RESOURCE   OBJECT   STATUS   FAULT",
         "0.000s   delete   pods       shop/a   -        request lost"
       ]
@@ -208,30 +196,34 @@ func TestWriteJSON(t *testing.T) {
 `, text.String())
 }
 
-func TestWriteJSONOfASuccess(t *testing.T) {
+// Lists are never null.
+func TestWriteJSONOfNothing(t *testing.T) {
 	var text strings.Builder
 	require.NoError(t, (&Report{Outcomes: []Outcome{{History: &history.History{}}}}).WriteJSON(&text))
-	require.JSONEq(t, `{"plans":1,"failed":0,"seconds":0,"failures":[]}`, text.String())
-}
-
-// Lists are lists, also those that are empty.
-func TestWriteJSONWithoutAStory(t *testing.T) {
-	var text strings.Builder
+	require.JSONEq(t, `{"plans":1,"failed":0,"notRun":0,"seconds":0,"failures":[]}`, text.String())
+	text.Reset()
 	require.NoError(t, (&Report{Outcomes: failed(Died, "no")}).WriteJSON(&text))
-	require.JSONEq(t, `{"plans":1,"failed":1,"seconds":0,"failures":[{"kind":"slow","faults":[],"verdict":"died","why":"no","story":[]}]}`, text.String())
+	require.JSONEq(t, `{"plans":1,"failed":0,"notRun":0,"seconds":0,"failures":[{"kind":"slow","faults":[],"verdict":"died","cause":"no","message":"no, they say","confirmed":false,"requests":[]}]}`, text.String())
 }
 
-// Where nothing was done to any request, the story is how it ended.
-func TestStoryWithoutAFault(t *testing.T) {
+func TestExcerpt(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
 	h := &history.History{}
-	require.Empty(t, story(h))
-	for _, name := range []string{"a", "b", "c", "d"} {
-		h.Requests = append(h.Requests, history.Request{Verb: "get", Resource: "pods", Name: name, Status: 200})
+	require.Empty(t, excerpt(Outcome{History: h}))
+	for i := range 20 {
+		h.Requests = append(h.Requests, history.Request{Start: at(i), Verb: "get", Resource: "pods", Name: fmt.Sprint("p", i), Status: 200})
 	}
-	h.Requests = append(h.Requests, history.Request{Verb: "get", URI: "/healthz", Status: 200})
-	lines := story(h)
-	require.Len(t, lines, 4)
-	for i, name := range []string{"OBJECT", "b", "c", "d"} {
-		require.Contains(t, strings.Fields(lines[i]), name)
+	h.Requests = append(h.Requests, history.Request{Start: at(20), Verb: "get", URI: "/healthz", Status: 200})
+	names := func(o Outcome) (names []string) {
+		for _, line := range excerpt(o)[1:] {
+			names = append(names, strings.Fields(line)[3])
+		}
+		return names
 	}
+	require.Equal(t, []string{"p17", "p18", "p19"}, names(Outcome{History: h}), "without a fault, the last ones")
+	h.Requests[3].Injected = []history.Injection{refusal}
+	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7"}, names(Outcome{History: h}), "those around the fault")
+	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "p10", "p11", "p12", "p13", "p14", "p15", "p16"},
+		names(Outcome{History: h, FailedAt: at(12)}), "and those of the step that failed")
+	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "p18", "p19"}, names(Outcome{History: h, FailedAt: at(30)}))
 }

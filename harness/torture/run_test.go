@@ -6,18 +6,19 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
 )
 
 // recorded is a run of which this was recorded.
 func recorded(s *Scenario, requests ...history.Request) *run {
-	r := &run{runner: &runner{scenario: s}, namespace: "torture-1", failed: make(chan string, 1)}
+	r := &run{subject: &subject{scenario: s}, namespace: "torture-1", died: make(chan *Failure, 1), controller: &process{}}
 	for i, q := range requests {
 		q.ID = int64(i + 1)
 		r.recording.Record(history.Record{Request: &q})
@@ -25,160 +26,189 @@ func recorded(s *Scenario, requests ...history.Request) *run {
 	return r
 }
 
-func TestExcuse(t *testing.T) {
+// injected returns a request that something was done to.
+func injected(q history.Request, injections ...history.Injection) history.Request {
+	q.Injected = injections
+	return q
+}
+
+var (
+	refusal = history.Injection{Kind: history.Refused, Status: 500}
+	delay   = history.Injection{Kind: history.Delayed, Duration: 2 * time.Second}
+)
+
+func TestMayExit(t *testing.T) {
 	started := time.Unix(1e9, 0)
 	at := func(s int, q history.Request) history.Request {
 		q.Start = started.Add(time.Duration(s) * time.Second)
 		return q
 	}
-	fine, refused, broken := history.Request{Status: 200}, history.Request{Injected: []history.Injection{{Kind: history.Refused, Status: 500}}, Status: 500}, history.Request{Error: "broken off"}
-	slow, missing := history.Request{Injected: []history.Injection{{Kind: history.Delayed, Duration: 2 * time.Second}}, Status: 200}, history.Request{Status: 404}
+	fine, missing, broken := history.Request{Status: 200}, history.Request{Status: 404}, history.Request{Error: "broken off"}
+	refused, slow := injected(history.Request{Status: 500}, refusal), injected(history.Request{Status: 200}, delay)
+	write := history.Request{Verb: "patch", Resource: "pods", Status: 200}
+	event := history.Request{Verb: "create", Resource: "events", Status: 201}
 	for name, c := range map[string]struct {
 		mayExit, status int
 		requests        []history.Request
 		want            bool
 	}{
-		"it must not":              {0, 0, []history.Request{at(1, refused)}, false},
-		"it must not, and fails":   {0, 1, []history.Request{at(1, refused)}, false},
-		"with another status":      {1, 2, []history.Request{at(1, refused)}, false},
-		"well":                     {1, 0, []history.Request{at(1, refused)}, false},
-		"it has asked for nothing": {1, 1, nil, false},
-		"nothing was done to it":   {1, 1, []history.Request{at(1, missing)}, false},
-		"something was done to it": {1, 1, []history.Request{at(1, refused)}, true},
-		"something was broken off": {3, 3, []history.Request{at(1, missing), at(2, broken)}, true},
-		"it could begin":           {1, 1, []history.Request{at(1, fine), at(2, refused)}, false},
-		"it could begin, at once":  {1, 1, []history.Request{at(0, fine), at(2, refused)}, false},
-		"it could begin, slowly":   {1, 1, []history.Request{at(1, slow), at(2, refused)}, false},
-		"it could begin before":    {1, 1, []history.Request{at(-2, fine), at(-1, refused), at(1, broken)}, true},
-		"what was done lasts":      {1, 1, []history.Request{at(-2, fine), at(-1, refused)}, true},
+		"it must not":                {0, 0, []history.Request{at(1, refused)}, false},
+		"it must not, and fails":     {0, 1, []history.Request{at(1, refused)}, false},
+		"with another status":        {1, 2, []history.Request{at(1, refused)}, false},
+		"with success":               {1, 0, []history.Request{at(1, refused)}, false},
+		"without any request":        {1, 1, nil, false},
+		"without a fault":            {1, 1, []history.Request{at(1, missing)}, false},
+		"after a fault":              {1, 1, []history.Request{at(1, refused)}, true},
+		"after a slow answer":        {1, 1, []history.Request{at(1, slow)}, true},
+		"after a broken connection":  {3, 3, []history.Request{at(1, missing), at(2, broken)}, true},
+		"after good answers, too":    {1, 1, []history.Request{at(0, fine), at(1, fine), at(2, refused)}, true},
+		"after a write":              {1, 1, []history.Request{at(1, write), at(2, refused)}, false},
+		"after a write that failed":  {1, 1, []history.Request{at(1, injected(history.Request{Verb: "patch", Resource: "pods", Status: 500}, refusal))}, true},
+		"after an Event":             {1, 1, []history.Request{at(1, event), at(2, refused)}, true},
+		"after a write before":       {1, 1, []history.Request{at(-2, write), at(-1, refused), at(1, broken)}, true},
+		"after a fault that goes on": {1, 1, []history.Request{at(-2, write), at(-1, refused)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.want, recorded(&Scenario{MayExit: c.mayExit}, c.requests...).excuse(c.status, started))
+			require.Equal(t, c.want, recorded(&Scenario{MayExit: c.mayExit}, c.requests...).mayExit(c.status, started))
 		})
 	}
 	r, times := recorded(&Scenario{MayExit: 1}, at(1, refused)), 0
-	for times < 1000 && r.excuse(1, started) {
+	for times < 1000 && r.mayExit(1, started) {
 		times++
 	}
-	require.Less(t, times, 1000, "it is not excused for ever")
+	require.Less(t, times, 1000, "it may not exit for ever")
 }
 
-func TestJudgeTries(t *testing.T) {
+func TestAttempts(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
 	deletes := func(s int, name string) history.Request {
 		return history.Request{Start: at(s), Verb: "delete", Resource: "pods", Name: name, Status: 500}
 	}
-	steps := []time.Time{at(10), at(20)}
-	for name, c := range map[string]struct {
-		most     int
-		requests []history.Request
-		want     string
-	}{
-		"none":          {2, nil, ""},
-		"as many":       {2, []history.Request{deletes(10, "a"), deletes(11, "a"), deletes(12, "b")}, ""},
-		"too many":      {2, []history.Request{deletes(10, "a"), deletes(11, "a"), deletes(12, "a")}, "delete pods a: tried 3 times, should be 2 at most"},
-		"any":           {0, []history.Request{deletes(10, "a"), deletes(11, "a"), deletes(12, "a")}, ""},
-		"in two steps":  {2, []history.Request{deletes(10, "a"), deletes(19, "a"), deletes(20, "a"), deletes(21, "a")}, ""},
-		"in the second": {1, []history.Request{deletes(10, "a"), deletes(20, "a"), deletes(99, "a")}, "delete pods a: tried 2 times, should be 1 at most"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := recorded(&Scenario{MostTries: c.most, Resources: []string{"pods"}}, c.requests...)
-			r.parts = steps
-			err := r.judgeTries()
-			if c.want == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.Equal(t, verdict{NoRest, c.want}, err)
-		})
-	}
+	refused := injected(history.Request{Start: at(11), Verb: "create", Resource: "pods", Status: 500}, refusal)
+	r := recorded(&Scenario{Resources: []string{"pods"}}, deletes(10, "a"), deletes(11, "a"), deletes(12, "b"), deletes(20, "a"), refused, refused)
+	r.stepStarts = []time.Time{at(10), at(20)}
+	require.Equal(t, []map[string]int{{"delete pods a": 2, "delete pods b": 1}, {"delete pods a": 1}}, r.attempts(r.recording.History()),
+		"a create that was refused is not of one object")
 }
 
-// Refused creates have no name, and are not of one object for that.
-// Events are not what it is about, but they say that something has happened.
-func TestJudgeEventsAtRest(t *testing.T) {
-	for name, c := range map[string]struct {
-		want, seen int
-		excused    int
-		requests   []history.Request
-		broken     string
-	}{
-		"none":             {0, 0, 0, nil, ""},
-		"as undisturbed":   {3, 3, 0, nil, ""},
-		"more":             {0, 1, 0, []history.Request{{Verb: "create", Resource: "events", Status: 201}}, "1 Events in 2s in which nothing happens; undisturbed there are 0"},
-		"one that failed":  {0, 1, 0, []history.Request{{Verb: "create", Resource: "events", Status: 500}}, ""},
-		"one that is slow": {0, 1, 0, []history.Request{{Verb: "create", Resource: "events", Status: 201, Injected: []history.Injection{{Kind: history.Delayed, Duration: 2 * time.Second}}}}, ""},
-		"looked again":     {0, 2, 2, nil, ""},
-		"another failed":   {0, 1, 0, []history.Request{{Verb: "create", Resource: "pods", Status: 500}}, "1 Events in 2s"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := recorded(&Scenario{Quiet: metav1.Duration{Duration: 2 * time.Second}}, c.requests...)
-			r.rules = rules{invariants: &oracle.Rules{}}
-			r.want = observed{end: []string{}, events: c.want}
-			r.states = &oracle.States{}
-			err := r.judge(observed{events: c.seen, effects: oracle.Effects{Excused: c.excused}})
-			if c.broken == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorContains(t, err, c.broken)
-		})
-	}
+func TestLateEvents(t *testing.T) {
+	event := history.Request{Verb: "create", Resource: "events", Status: 201}
+	failed := event
+	failed.Status = 500
+	require.Zero(t, recorded(&Scenario{}, event, history.Request{Verb: "create", Resource: "pods", Status: 500}).lateEvents())
+	require.Equal(t, 2, recorded(&Scenario{}, failed, injected(event, delay)).lateEvents())
+	r := recorded(&Scenario{})
+	r.plan = Plan{Faults: []apiproxy.Fault{{Effect: apiproxy.Effect{Down: time.Second}}}}
+	require.Greater(t, r.lateEvents(), 1000, "what could not connect was not recorded")
 }
 
-func TestTriesOfCreates(t *testing.T) {
-	var requests []history.Request
-	for range 3 {
-		requests = append(requests, history.Request{Verb: "create", Resource: "pods", Injected: []history.Injection{{Kind: history.Refused, Status: 500}}, Status: 500})
-	}
-	r := recorded(&Scenario{MostTries: 2, Resources: []string{"pods"}}, requests...)
-	r.parts = []time.Time{{}}
-	require.NoError(t, r.judgeTries())
-}
-
-func TestSaid(t *testing.T) {
+func TestAwaitOutput(t *testing.T) {
 	s := &Scenario{Says: []string{"one", "two"}}
-	for name, c := range map[string]struct{ log, failed, want string }{
+	for name, c := range map[string]struct{ log, died, want string }{
 		"all":               {log: "two\nand one\n"},
-		"not all":           {log: "one", want: `change lost: it does not say "two", 0s after the last change`},
-		"not all, and died": {log: "one", failed: "it ended", want: "died: it ended"},
+		"not all":           {log: "one", want: `change lost: it has not printed "two", 0s after the last change`},
+		"not all, and died": {log: "one", died: "it exited", want: "died: it exited"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recorded(s)
-			r.controller = &controller{}
 			_, _ = r.controller.Write([]byte(c.log))
 			s.Patience.Duration = 0
-			if c.failed != "" {
+			if c.died != "" {
 				s.Patience.Duration = hangs
-				r.failed <- c.failed
+				r.died <- &Failure{Verdict: Died, Message: c.died}
 			}
-			err := r.said(t.Context())
+			err := r.awaitOutput(t.Context())
 			if c.want == "" {
 				require.NoError(t, err)
 				return
 			}
 			require.EqualError(t, err, c.want)
-			require.ErrorAs(t, err, new(verdict))
+			var failure *Failure
+			require.ErrorAs(t, err, &failure)
 		})
 	}
 }
 
-func TestPass(t *testing.T) {
+func TestSleep(t *testing.T) {
 	r := recorded(&Scenario{})
 	closed := make(chan struct{})
 	close(closed)
-	require.NoError(t, r.pass(t.Context(), closed, hangs))
-	require.NoError(t, r.pass(t.Context(), nil, 0))
-	r.failed <- "no"
-	require.Equal(t, verdict{Died, "no"}, r.pass(t.Context(), nil, hangs))
+	require.NoError(t, r.sleep(t.Context(), closed, hangs))
+	require.NoError(t, r.sleep(t.Context(), nil, 0))
+	failure := &Failure{Died, "cause", "no"}
+	r.died <- failure
+	require.Equal(t, failure, r.sleep(t.Context(), nil, hangs))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errEnough)
-	require.ErrorIs(t, r.pass(ctx, nil, hangs), errEnough)
+	require.ErrorIs(t, r.sleep(ctx, nil, hangs), errEnough)
 }
 
-func TestIsTold(t *testing.T) {
-	require.True(t, isTold([]string{"shop", "--namespace={namespace}"}))
-	require.False(t, isTold([]string{"shop", "--kubeconfig={kubeconfig}"}))
+// A write that failed is owed until it succeeds, whatever the answer was.
+func TestOwedWrites(t *testing.T) {
+	deletion := history.Request{Verb: "delete", Resource: "pods", Namespace: "shop", Name: "a", Status: 200}
+	creation := history.Request{Verb: "create", Resource: "pods", Namespace: "shop", Name: "b-1", Status: 201}
+	with := func(q history.Request, change func(*history.Request)) history.Request {
+		change(&q)
+		return q
+	}
+	refused := with(deletion, func(q *history.Request) { q.Status = 429 })
+	lost := with(deletion, func(q *history.Request) { q.Status, q.Error = 0, "broken off" })
+	notCreated := with(creation, func(q *history.Request) { q.Status, q.Name = 500, "" })
+	read := with(deletion, func(q *history.Request) { q.Verb, q.Status = "get", 500 })
+	for name, c := range map[string]struct {
+		requests []history.Request
+		next     history.Request
+		owed     bool
+	}{
+		"nothing":                          {nil, deletion, false},
+		"it was done":                      {[]history.Request{deletion}, deletion, false},
+		"it was refused":                   {[]history.Request{refused}, deletion, true},
+		"it got no answer":                 {[]history.Request{lost}, deletion, true},
+		"it was refused, and then done":    {[]history.Request{refused, deletion}, deletion, false},
+		"it was done, and then refused":    {[]history.Request{deletion, refused}, deletion, true},
+		"another object":                   {[]history.Request{refused}, with(deletion, func(q *history.Request) { q.Name = "z" }), false},
+		"another verb":                     {[]history.Request{refused}, with(deletion, func(q *history.Request) { q.Verb = "patch" }), false},
+		"a read":                           {[]history.Request{read}, with(read, func(q *history.Request) { q.Status = 200 }), false},
+		"a create has no name until then":  {[]history.Request{notCreated}, creation, true},
+		"a create of another object later": {[]history.Request{notCreated, creation}, creation, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.owed, owedWrites(c.requests)[writeOf(c.next)])
+		})
+	}
+}
+
+func TestStalls(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
+	s := &stalls{all: []stall{{at(10), at(13)}, {at(20), at(21)}}}
+	require.Equal(t, 4*time.Second, s.since(at(0)))
+	require.Equal(t, 3*time.Second, s.since(at(11)))
+	require.Equal(t, time.Second, s.since(at(13)))
+	require.Zero(t, s.since(at(21)))
+	require.Zero(t, (*stalls)(nil).since(at(0)))
+}
+
+// A probe that takes long is a stall, and one that does not is none.
+func TestWatchForStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		slow := false
+		s := watchForStalls(func(context.Context) {
+			if slow = !slow; slow {
+				time.Sleep(5 * time.Second)
+			}
+		})
+		time.Sleep(20 * time.Second)
+		s.stop()
+		stalled := s.since(begin)
+		require.Greater(t, stalled, 14*time.Second)
+		require.Less(t, stalled, 21*time.Second)
+	})
+}
+
+func TestIsToldNamespace(t *testing.T) {
+	require.True(t, isToldNamespace([]string{"shop", "--namespace={namespace}"}))
+	require.False(t, isToldNamespace([]string{"shop", "--kubeconfig={kubeconfig}"}))
 }
 
 func TestParallel(t *testing.T) {
@@ -186,10 +216,10 @@ func TestParallel(t *testing.T) {
 		options Options
 		want    int
 	}{
-		"what suits":                      {Options{Scenario: &Scenario{}}, Capacity()},
-		"what is asked for":               {Options{Scenario: &Scenario{}, Parallel: 3}, 3},
-		"there is one namespace":          {Options{Scenario: &Scenario{Namespace: "shop"}}, 1},
-		"there is one namespace, for all": {Options{Scenario: &Scenario{Namespace: "shop"}, Parallel: 3}, 1},
+		"what the machine takes":                  {Options{Scenario: &Scenario{}}, Capacity()},
+		"as asked for":                            {Options{Scenario: &Scenario{}, Parallel: 3}, 3},
+		"in one namespace":                        {Options{Scenario: &Scenario{Namespace: "shop"}}, 1},
+		"in one namespace, whatever is asked for": {Options{Scenario: &Scenario{Namespace: "shop"}, Parallel: 3}, 1},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.options.parallel()) })
 	}
@@ -206,23 +236,83 @@ func TestTail(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var out strings.Builder
-	p := &progress{out: &out, all: 3, begin: time.Now()}
-	well := Outcome{Plan: Plan{Kind: "slow"}}
-	p.say(well)
-	p.say(Outcome{Plan: Plan{Kind: "watch cut"}, Verdict: Lost, Why: "it is gone"})
-	require.Equal(t, 1, strings.Count(out.String(), "plans done"), "it does not say so each time")
-	p.say(well)
+	p := &progress{out: &out, total: 5, parallel: 2, begin: time.Now()}
+	passed := Outcome{Plan: Plan{Kind: "slow"}}
+	p.finished(passed)
+	p.finished(Outcome{Plan: Plan{Kind: "watch cut"}, Verdict: Lost, Message: "it is gone"})
+	p.finished(passed)
+	require.Equal(t, 1, strings.Count(out.String(), "plans done"), "not with every plan")
+	p.printed = time.Time{}
+	p.finished(passed)
+	p.finished(passed)
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 3)
-	require.Contains(t, lines[0], "torture: 1 of 3 plans done, 0 failed, about ")
+	require.Len(t, lines, 4)
+	require.Equal(t, "torture: 1 of 5 plans done, 0 failed", lines[0], "nothing is known of the time yet")
 	require.Equal(t, "torture: watch cut: change lost: it is gone", lines[1])
-	require.Equal(t, "torture: 3 of 3 plans done, 1 failed, about 0s left", lines[2])
+	require.Equal(t, "torture: 4 of 5 plans done, 1 failed, about 0s left", lines[2])
+	require.Equal(t, "torture: 5 of 5 plans done, 1 failed", lines[3])
 }
 
-func TestUndisturbedError(t *testing.T) {
-	var err error = &UndisturbedError{Died, "it fails by itself"}
+func TestUnfitError(t *testing.T) {
+	var err error = &UnfitError{Died, "it fails by itself"}
 	require.EqualError(t, err, "it fails by itself")
-	var undisturbed *UndisturbedError
-	require.True(t, errors.As(fmt.Errorf("torture: %w", err), &undisturbed))
-	require.Equal(t, Died, undisturbed.Verdict)
+	var unfit *UnfitError
+	require.True(t, errors.As(fmt.Errorf("torture: %w", err), &unfit))
+	require.Equal(t, Died, unfit.Verdict)
+}
+
+// baselineOf is the baseline of runs that showed this.
+func baselineOf(t *testing.T, s *Scenario, runs ...*observation) (*Baseline, error) {
+	t.Helper()
+	b := &Baseline{watched: map[string]bool{}}
+	for _, o := range runs {
+		if _, err := b.add(s, Outcome{}, o); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+func TestBaseline(t *testing.T) {
+	run := func(requests, events int, watched ...string) *observation {
+		o := &observation{rest: quietTime{requests: requests, events: events}, watched: map[string]bool{}}
+		for _, resource := range watched {
+			o.watched[resource] = true
+		}
+		return o
+	}
+	b, err := baselineOf(t, &Scenario{}, run(1, 5, "pods", "secrets"), run(3, 2, "pods"))
+	require.NoError(t, err)
+	require.Equal(t, 2, b.Runs)
+	require.Equal(t, 3, b.requests)
+	require.Equal(t, 5, b.events)
+	require.Equal(t, map[string]bool{"pods": true}, b.watched)
+}
+
+// What differs between runs without faults is printed as the scenario wants it.
+func TestBaselineThatDiffers(t *testing.T) {
+	ends := func(x, y string) *observation {
+		return &observation{end: []string{`pods {"metadata":{"name":"a"},"x":` + x + `,"y":{"b.c":` + y + `}}`}}
+	}
+	_, err := baselineOf(t, &Scenario{}, ends("1", "1"), ends("2", "3"))
+	require.EqualError(t, err, `two runs without faults end differently:
+  pod a: x is 2, should be 1; y["b.c"] is 3, should be 1
+If these fields may differ, put this into the scenario:
+mayDiffer:
+  fields:
+  - "pods: x"
+  - "pods: y[\"b.c\"]"`)
+
+	changes := func(n int) *observation {
+		return &observation{effects: oracle.Effects{Changes: map[string]int{"added pods web-*": n, "added pods a": 1}}}
+	}
+	_, err = baselineOf(t, &Scenario{}, changes(1), changes(3))
+	require.EqualError(t, err, `in runs without faults, objects come and go a different number of times:
+  added pods web-*: 1 to 3 times
+If that may be, put this into the scenario:
+mayDiffer:
+  writes:
+  - "added pods web-*"`)
+	_, err = baselineOf(t, &Scenario{MayDiffer: MayDiffer{Writes: []string{"added pods web-*"}}}, changes(1), changes(3))
+	require.NoError(t, err)
 }

@@ -1,5 +1,3 @@
-// Package torture runs a controller again and again through the same scenario, each time with something else
-// going wrong on the wire, and says what came of it. It works on any controller that takes a kubeconfig.
 package torture
 
 import (
@@ -23,75 +21,80 @@ import (
 	"example.com/controllers/harness/testinput"
 )
 
-// Scenario is what a controller is put through, and what may be expected of it. It is a YAML file.
+// Scenario describes what happens to a controller's objects, and what is expected of the controller. It is read from a
+// YAML file.
 type Scenario struct {
-	// Controller is what is run when no command is given.
+	// Controller is the program to run if no command is given.
 	Controller *Controller `json:"controller,omitempty"`
-	// Outside are programs beside the cluster in which the controller makes something, by name.
+	// Outside are programs outside of the cluster in which the controller creates something, by name.
 	Outside map[string]Outside `json:"outside,omitempty"`
-	// Manifests are files, or directories with a kustomization.yaml, relative to the scenario's file. They are
-	// applied to a namespace of each run's own before the controller is started.
+	// Manifests are files, or directories with a kustomization.yaml, relative to the scenario's file. They are applied to
+	// the namespace of each run before the controller is started.
 	Manifests []string `json:"manifests"`
-	// Account is the ServiceAccount of the manifests whose rights the controller has; "" for an administrator.
+	// Account is the ServiceAccount, from the manifests, with whose rights the controller runs; "" for an
+	// administrator's.
 	Account string `json:"account,omitempty"`
-	// Resources are what counts of the world, by plural and group: pods, deployments.apps.
+	// Resources are those whose objects count, by plural and group: pods, deployments.apps.
 	Resources []string `json:"resources"`
 
 	// Ready must hold before the controller is started.
 	Ready []oracle.Condition `json:"ready,omitempty"`
-	// Setup is what happens before it is started. After each of its steps, Ready must hold again.
+	// Setup are steps that are taken before the controller is started. Ready must hold again after each.
 	Setup []Step `json:"setup,omitempty"`
-	// Steps are what happens then. After each, and at the start, it is waited until Converged holds.
+	// Steps are taken while the controller runs. After its start, and after each step, Converged must come to hold.
 	Steps []Step `json:"steps"`
-	// Converged is when the controller has done its job.
+	// Converged holds when the controller has done its job.
 	Converged []oracle.Condition `json:"converged"`
-	// Patience is how long that may take, when something goes wrong, before the change counts as lost. 30s.
+	// Patience is how long the controller may take to converge, faults included. Default: 30s.
 	Patience metav1.Duration `json:"patience,omitempty"`
-	// Quiet is how long nothing must be written in the end. 2s.
+	// Quiet is how long the controller must not write anything at the end. Default: 2s.
 	Quiet metav1.Duration `json:"quiet,omitempty"`
 
-	// Says is what the controller must have printed in the end, for one that does nothing else.
+	// Says are texts that the controller must have printed at the end, if printing is its job.
 	Says []string `json:"says,omitempty"`
-	// Namespace is for a controller that only works in this one. Then there is one run at a time, and what the run
-	// has made of Resources is deleted after it. "": each run has its own.
+	// Namespace is for a controller that works in this namespace only. There is one run at a time then, and the objects
+	// of Resources that it has created are deleted after it. Default: a namespace for each run.
 	Namespace string `json:"namespace,omitempty"`
 
-	// Invariants must hold in every state, in the order of etcd.
+	// Invariants must hold in every state, in the order in which etcd committed them.
 	Invariants []oracle.Condition `json:"invariants,omitempty"`
-	// MostTries is how often one object may be tried to be written, the same way, between two steps. 0: any.
+	// MostTries is how often the controller may attempt the same write to one object between two steps. Default: any
+	// number.
 	MostTries int `json:"mostTries,omitempty"`
 
 	MayDiffer MayDiffer `json:"mayDiffer,omitempty"`
-	// StopsWith is the status with which the controller ends at SIGTERM. -1: any, as for one that does not
-	// handle it. 0.
+	// StopsWith is the exit status of the controller after SIGTERM; -1 for any. Default: 0.
 	StopsWith int `json:"stopsWith,omitempty"`
+	// Drains says that the controller promises to finish its requests in flight after SIGTERM. Without it, a request
+	// that it gives up is a note in the report. No controller that is built with controller-runtime drains.
+	Drains bool `json:"drains,omitempty"`
 
-	// Env names variables of our environment that the controller, and the programs outside, get too. They get none
-	// of the others but those that say how programs run on this machine: see package environ.
+	// Env names variables of the caller's environment that the controller and the programs outside get too. They get no
+	// others but those that say how programs run on this machine: see package environ.
 	Env []string `json:"env,omitempty"`
 
-	// MayExit is the status with which the controller may end by itself when it cannot even begin: when none of
-	// its requests since its start was answered well. Then it is started again, as by a Deployment. 0: it must not.
+	// MayExit is the exit status with which the controller may end by itself after a request has failed, as long as it
+	// has not written anything since its start. It is started again then, as by a Deployment. Default: it must not end.
 	MayExit int `json:"mayExit,omitempty"`
 
 	path      string
 	mayDiffer []oracle.Path
 }
 
-// Controller is the program under test. Its arguments have {kubeconfig} and {namespace} in them.
+// Controller is the program under test. {kubeconfig} and {namespace} are replaced in its arguments.
 type Controller = Program
 
-// Program is a program that is built with the go command.
+// Program is a program that the go command builds.
 type Program struct {
 	Module  string   `json:"module"`  // directory of a module, relative to the scenario's file
-	Package string   `json:"package"` // its main package, or one that it requires
+	Package string   `json:"package"` // a main package of it, or of a module that it requires
 	Args    []string `json:"args"`
 }
 
 // Build builds the controller of the scenario, and returns its command.
 func (s *Scenario) Build(ctx context.Context, progress io.Writer) ([]string, error) {
 	if s.Controller == nil {
-		return nil, errors.New("there is no controller in the scenario, so give its command after --")
+		return nil, errors.New("the scenario names no controller; give its command after --")
 	}
 	sources := []string{"."}
 	if !strings.HasPrefix(s.Controller.Package, ".") {
@@ -103,51 +106,51 @@ func (s *Scenario) Build(ctx context.Context, progress io.Writer) ([]string, err
 	return append([]string{program}, s.Controller.Args...), err
 }
 
-// MayDiffer is what need not be as in the undisturbed run.
+// MayDiffer is what may differ from runs without faults.
 type MayDiffer struct {
-	// Fields in the end: "pods: spec.nodeName", where "*" is any part.
+	// Fields of the objects at the end: "pods: spec.nodeName". See [oracle.ParsePath].
 	Fields []string `json:"fields,omitempty"`
-	// Writes are the beginnings of writes whose number may be another: "update foos/status"; and "needless",
-	// the writes that could change nothing.
+	// Writes are kinds of writes whose number may differ, by how they begin: "update foos/status", or "added pods" for
+	// objects that come and go. "needless" stands for writes that could not change anything.
 	Writes []string `json:"writes,omitempty"`
-	// AtRest are the beginnings of writes that may come when nothing happens any more.
+	// AtRest are kinds of writes that may come in the quiet time at the end, by how they begin.
 	AtRest []string `json:"atRest,omitempty"`
 }
 
-// Step is something that happens.
+// Step is a change of the world.
 type Step struct {
 	Name string `json:"name"`
-	// When must hold before.
+	// When must hold before the step is taken.
 	When []oracle.Condition `json:"when,omitempty"`
 	Do   []Action           `json:"do"`
-	// GoOn is to go on with the next step without waiting.
+	// GoOn says that the next step follows at once, before the controller has converged.
 	GoOn bool `json:"goOn,omitempty"`
 }
 
-// Action is one of these.
+// Action is one part of a step. Exactly one of its fields is set.
 type Action struct {
-	// Patch merges something into an object.
+	// Patch sends a merge patch.
 	Patch *Patch `json:"patch,omitempty"`
-	// Apply makes an object, or changes what is different.
+	// Apply creates an object or changes it, by server-side apply.
 	Apply map[string]any `json:"apply,omitempty"`
 	// Delete deletes an object.
 	Delete *Reference `json:"delete,omitempty"`
-	// Request changes something outside.
+	// Request is sent to a program outside of the cluster.
 	Request *Request `json:"request,omitempty"`
-	// Controller is "stop" or "start".
+	// Controller stops the controller with SIGTERM ("stop"), or starts it ("start").
 	Controller string `json:"controller,omitempty"`
-	// Pause waits.
+	// Pause waits for so long.
 	Pause metav1.Duration `json:"pause,omitempty"`
 }
 
-// Reference names an object of the run's namespace.
+// Reference names objects in the run's namespace.
 type Reference struct {
 	Resource string `json:"resource"` // plural and group, as in Scenario.Resources
 	Name     string `json:"name,omitempty"`
-	Selector string `json:"selector,omitempty"` // of labels, in place of a name: all of them
+	Selector string `json:"selector,omitempty"` // of labels, in place of a name
 }
 
-// Patch is a merge patch.
+// Patch is a JSON merge patch.
 type Patch struct {
 	Reference `json:",inline"`
 	Merge     map[string]any `json:"merge"`
@@ -178,9 +181,9 @@ func Read(file string) (*Scenario, error) {
 func (s *Scenario) check() error {
 	switch {
 	case len(s.Resources) == 0:
-		return errors.New("resources is empty; name what counts, such as pods")
+		return errors.New("resources is empty; name those whose objects count, such as pods")
 	case len(s.Converged) == 0:
-		return errors.New("converged is empty; say when the controller has done its job")
+		return errors.New("converged is empty; it needs a condition that holds when the controller has done its job")
 	case s.Patience.Duration < 0 || s.Quiet.Duration < 0:
 		return errors.New("patience and quiet must not be negative")
 	case s.MostTries < 0:
@@ -191,12 +194,12 @@ func (s *Scenario) check() error {
 	}
 	for i, plural := range s.plurals() {
 		if slices.Contains(s.plurals()[:i], plural) {
-			return fmt.Errorf("resources: there are two %s; the rules could not tell them apart", plural)
+			return fmt.Errorf("resources: there are two with the plural %s, which rules cannot tell apart", plural)
 		}
 	}
 	for i, step := range slices.Concat(s.Setup, s.Steps) {
 		if len(step.Do) == 0 {
-			return fmt.Errorf("step %d: there is nothing in do", i+1)
+			return fmt.Errorf("step %d: do is empty", i+1)
 		}
 		for _, a := range step.Do {
 			err := a.check()
@@ -234,7 +237,7 @@ func (a Action) check() error {
 	}
 	switch {
 	case count != 1:
-		return errors.New("each entry of do is one of patch, apply, delete, request, controller, pause")
+		return errors.New("each entry of do must be one of patch, apply, delete, request, controller, pause")
 	case a.Controller != "" && a.Controller != "stop" && a.Controller != "start":
 		return fmt.Errorf("controller is %q; it must be stop or start", a.Controller)
 	}
@@ -260,10 +263,10 @@ func (s *Scenario) file(name string) string {
 	return filepath.Join(filepath.Dir(s.path), name)
 }
 
-// Source is the directory of the controller's module.
+// Source returns the directory of the controller's module.
 func (s *Scenario) Source() string { return s.file(s.Controller.Module) }
 
-// plurals are the resources without their groups.
+// plurals returns the resources without their groups.
 func (s *Scenario) plurals() []string {
 	var plurals []string
 	for _, r := range s.Resources {
@@ -273,7 +276,7 @@ func (s *Scenario) plurals() []string {
 	return plurals
 }
 
-// variables are what rules see as lists.
+// variables returns the lists that rules can use.
 func (s *Scenario) variables() []string {
 	variables := s.plurals()
 	for name, o := range s.Outside {
@@ -284,7 +287,7 @@ func (s *Scenario) variables() []string {
 	return variables
 }
 
-// rules are the conditions, understood.
+// rules are the compiled conditions of a scenario.
 type rules struct {
 	ready, converged, invariants *oracle.Rules
 	setup, when                  []*oracle.Rules // by step

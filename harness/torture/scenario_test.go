@@ -100,10 +100,10 @@ mayExit: 1
 	require.Len(t, r.setup, 1)
 	require.Len(t, r.when, 1)
 	none := oracle.State{}
-	require.Empty(t, r.setup[0].Broken(none, nil))
-	require.Equal(t, "there are 0", r.when[0].Broken(none, nil))
-	require.Equal(t, "it does not hold that size(pods) == 2", r.ready.Broken(none, nil))
-	require.Equal(t, "it does not hold that size(pods) == 3", r.converged.Broken(none, nil))
+	require.Nil(t, r.setup[0].Check(none, nil))
+	require.Equal(t, "there are 0", r.when[0].Check(none, nil).Message)
+	require.Equal(t, "the rule does not hold: size(pods) == 2", r.ready.Check(none, nil).Message)
+	require.Equal(t, "the rule does not hold: size(pods) == 3", r.converged.Check(none, nil).Message)
 }
 
 // jsonNumbers makes whole numbers of those that JSON has.
@@ -128,11 +128,11 @@ func TestReadTheLeast(t *testing.T) {
 	require.Equal(t, 2*time.Second, s.Quiet.Duration)
 	require.Zero(t, s.StopsWith)
 	_, err = s.Build(t.Context(), nil)
-	require.EqualError(t, err, "there is no controller in the scenario, so give its command after --")
+	require.EqualError(t, err, "the scenario names no controller; give its command after --")
 }
 
 func TestReadRefuses(t *testing.T) {
-	const twoThings = "step 1: each entry of do is one of patch, apply, delete, request, controller, pause"
+	const twoThings = "step 1: each entry of do must be one of patch, apply, delete, request, controller, pause"
 	const reference = "step 1: patch and delete need a resource, and either a name or a selector"
 	do := func(action string) string { return least + "steps: [{name: a, do: [" + action + "]}]" }
 	for name, c := range map[string]struct{ text, want string }{
@@ -143,14 +143,14 @@ func TestReadRefuses(t *testing.T) {
 		"an unknown field of a rule":     {"resources: [pods]\nconverged: [{rule: 'true', why: no}]", `unknown field "why"`},
 		"a field that is there twice":    {least + "resources: [secrets]", `"resources" already set`},
 		"a duration without a unit":      {least + "patience: 5", "patience"},
-		"nothing":                        {"", "resources is empty; name what counts, such as pods"},
-		"no resources":                   {"converged: [{rule: 'true'}]", "resources is empty; name what counts, such as pods"},
-		"no converged":                   {"resources: [pods]", "converged is empty; say when the controller has done its job"},
+		"nothing":                        {"", "resources is empty; name those whose objects count, such as pods"},
+		"no resources":                   {"converged: [{rule: 'true'}]", "resources is empty; name those whose objects count, such as pods"},
+		"no converged":                   {"resources: [pods]", "converged is empty; it needs a condition that holds when the controller has done its job"},
 		"no patience":                    {least + "patience: -1s", "patience and quiet must not be negative"},
 		"no quiet":                       {least + "quiet: -1s", "patience and quiet must not be negative"},
 		"a negative number of tries":     {least + "mostTries: -1", "mostTries must not be negative"},
-		"nothing to do":                  {least + "steps: [{name: a}]", "step 1: there is nothing in do"},
-		"nothing to do in a setup":       {least + "setup: [{name: a, do: []}]", "step 1: there is nothing in do"},
+		"nothing to do":                  {least + "steps: [{name: a}]", "step 1: do is empty"},
+		"nothing to do in a setup":       {least + "setup: [{name: a, do: []}]", "step 1: do is empty"},
 		"an action that is none":         {do("{}"), twoThings},
 		"an action with two things":      {do("{controller: stop, pause: 1s}"), twoThings},
 		"a patch and a delete":           {do("{patch: {resource: pods, name: a, merge: {}}, delete: {resource: pods, name: a}}"), twoThings},
@@ -165,7 +165,7 @@ func TestReadRefuses(t *testing.T) {
 		"a path that is none":            {least + "mayDiffer: {fields: [spec.nodeName]}", `mayDiffer.fields: "spec.nodeName" is not of the form RESOURCE: FIELD.FIELD`},
 		"a path with a group":            {least + "mayDiffer: {fields: ['deployments.apps: spec']}", `mayDiffer.fields: "deployments.apps: spec" is not of the form`},
 		"bad CEL":                        {"resources: [pods]\nconverged: [{rule: size(pods}]", `converged: rule "size(pods": `},
-		"a rule that is no condition":    {"resources: [pods]\nconverged: [{rule: size(pods)}]", `converged: rule "size(pods)": it is a int, and must be a bool`},
+		"a rule that is no condition":    {"resources: [pods]\nconverged: [{rule: size(pods)}]", `converged: rule "size(pods)": it has type int, but must have type bool`},
 		"a message that is none":         {least + "ready: [{rule: 'true', message: there are none}]", `ready: message "there are none": `},
 		"a resource that is not watched": {"resources: [deployments.apps]\nconverged: [{rule: size(deployments) == 0}, {rule: size(pods) == 0}]", "undeclared reference to 'pods'"},
 		"an invariant":                   {least + "invariants: [{rule: size(nodes) == 0}]", `invariants: rule "size(nodes) == 0": `},

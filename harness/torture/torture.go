@@ -1,3 +1,13 @@
+// Package torture runs a controller again and again through the same scenario, each time with another fault between it
+// and the API server, and reports what the controller did wrong.
+//
+//   - It works on any program that takes a kubeconfig: faults are injected by a proxy, see package
+//     [example.com/controllers/harness/apiproxy], and judgement is from the outside, see package
+//     [example.com/controllers/harness/oracle].
+//   - Runs without faults come first. They are the baseline that all others are compared with, and they show the requests
+//     and events at which faults can be aimed.
+//   - A failure counts when it comes again in a second run. What fails once of several times is reported as that.
+//   - The controller cannot reach any cluster but its own: see package [example.com/controllers/harness/environ].
 package torture
 
 import (
@@ -13,329 +23,282 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/mem"
 	"golang.org/x/sync/errgroup"
 
 	"example.com/controllers/harness/apiproxy"
-	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
 )
 
-// Options say how a controller is put to torture.
+// Options say which controller is put to torture, and how.
 type Options struct {
 	Scenario *Scenario
-	// Command is the controller. {kubeconfig} in it becomes the path of the kubeconfig that it has to use, and
-	// {namespace} the namespace of the run. One that is not told its namespace, and asks for all, is told of
+	// Command is the controller. In its arguments, {kubeconfig} is replaced by the path of its kubeconfig, and
+	// {namespace} by the namespace of the run. A controller that is not told its namespace and lists all of them sees
 	// that one alone, as far as the scenario's resources go.
 	Command []string
-	// Reference, if there is one, is the controller that shows what is right, in place of Command itself.
+	// Reference is a correct controller to take the baseline from; nil for Command itself.
 	Reference []string
-	// Baseline is what [Ring.Learn] has found out about Reference, or Command. It is found out first if it is nil.
+	// Baseline is what [Lab.Learn] has returned for Reference or Command; nil to learn it first.
 	Baseline *Baseline
-	// Plans, if there are any, are the only ones.
-	Plans []Plan
-	// Faults, if there are any, are the only plan, run Times times.
-	Faults []apiproxy.Fault
-	Times  int
-	// Seeds, if more than 0, is how many plans to draw, from the seeds from Seed on. Otherwise there is a plan
-	// for each fault that is possible.
-	Seed  uint64
-	Seeds int
-	// Parallel is how many runs there are at a time; 0 for [Capacity].
+
+	// Plans are the plans to run. If there are none, Faults are the only plan, which is run Replays times. If there are
+	// no faults either, Seeds plans are drawn at random, the first of them from Seed. If that is 0, there is a plan for
+	// each possible fault, but not more than MaxPlans if that is not 0: the first of each kind before the second.
+	Plans    []Plan
+	Faults   []apiproxy.Fault
+	Replays  int
+	Seed     uint64
+	Seeds    int
+	MaxPlans int
+	// Skip are plans that have been run already, by [Plan.String] and kind, see [Plan.Key].
+	Skip map[string]bool
+
+	// Parallel is how many runs there are at a time, in the baseline too; 0 for [Capacity].
 	Parallel int
-	// FirstOnly ends it at the first failure.
+	// FirstOnly stops at the first failure that comes again.
 	FirstOnly bool
-	// Most is the most plans to run, the first of each kind before the second; 0 for all.
-	Most  int
-	Nodes int
-	// Progress is told how far it is.
-	Progress io.Writer
+	Nodes     int       // simulated nodes
+	Progress  io.Writer // is told how far it is; nil for nobody
+	// Finished is called for each plan that has been run, by one goroutine at a time; it may be nil.
+	Finished func(Outcome)
 }
 
-// Report is what came of all.
-type Report struct {
-	Outcomes []Outcome
-	// Undisturbed is the recording of the run in which nothing goes wrong.
-	Undisturbed *history.History
-	// Again is what came of a plan of each cause that was run once more, by [Plan.String].
-	Again    map[string]Verdict
+// Outcome is what one run came to.
+type Outcome struct {
+	Plan    Plan
+	Verdict Verdict
+	Cause   string   // see Failure.Cause
+	Message string   // what went wrong, in a sentence; "" if the controller passed
+	Notes   []string // what was unusual and may be right
+	// NotMet says that the plan's faults did not occur: the requests that it aims at did not come.
+	NotMet   bool
+	History  *history.History
+	Log      string    // of the controller
+	FailedAt time.Time // when the failing step began
 	Duration time.Duration
 }
 
-// Failures returns the outcomes that are not well.
-func (r *Report) Failures() []Outcome {
-	var failures []Outcome
-	for _, o := range r.Outcomes {
-		if o.Verdict != Well {
-			failures = append(failures, o)
-		}
-	}
-	return failures
+// Report is what all runs came to.
+type Report struct {
+	Baseline *Baseline
+	Outcomes []Outcome
+	// Retried are the verdicts of the runs that repeated a failed plan, by [Plan.Key].
+	Retried  map[string][]Verdict
+	Duration time.Duration
 }
 
-// UndisturbedError is the error of a controller that fails although nothing goes wrong, or does it differently
-// each time. So nothing can be said of what faults do to it.
-type UndisturbedError struct {
+// UnfitError is the error of a controller that fails without faults, or does something else each time. What faults do
+// to it cannot be said then.
+type UnfitError struct {
 	Verdict Verdict
-	why     string
+	message string
 }
 
-func (e *UndisturbedError) Error() string { return e.why }
+func (e *UnfitError) Error() string { return e.message }
 
 // errEnough ends the work after the first failure.
-var errEnough = errors.New("enough")
+var errEnough = errors.New("one failure is enough")
 
-// Run runs all plans on control planes of its own. The error says why it could not; what the controller does
-// wrong is in the report.
+// Run runs a controller's plans in a Lab of their own. What the controller does wrong is in the report; the error says
+// why it could not be put to torture. A report that comes with an error has what was known until then; it may be nil.
 func Run(ctx context.Context, o Options) (report *Report, err error) {
-	ring, err := Open(ctx, o.Nodes, o.Progress)
+	lab, err := Open(ctx, o.Nodes, o.Progress)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, ring.Close()) }()
-	return ring.Run(ctx, o)
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	return lab.Run(ctx, o)
 }
 
-// Ring is where controllers are put to torture: control planes, which several can share.
-type Ring struct {
-	ctx     context.Context // ends when all is to end, but not with a single Run
-	options cluster.Options
-	shared  *arena
-	number  atomic.Int64 // of the last run
-
-	mu       sync.Mutex
-	alone    *arena // for plans that kill it, one at a time; nil until there is one
-	crashErr error
-}
-
-// Open starts a control plane.
-func Open(ctx context.Context, nodes int, progress io.Writer) (*Ring, error) {
-	r := &Ring{ctx: ctx, options: cluster.Options{Nodes: nodes, Progress: progress}}
-	var err error
-	r.shared, err = r.newArena(ctx)
-	return r, err
-}
-
-func (r *Ring) newArena(ctx context.Context) (*arena, error) {
-	c, err := cluster.Start(ctx, r.options)
-	if err != nil {
-		return nil, err
-	}
-	a := &arena{cluster: c}
-	if a.clients, err = newClients(c); err != nil {
-		return nil, errors.Join(err, c.Stop())
-	}
-	return a, nil
-}
-
-// Close stops the control planes.
-func (r *Ring) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	err := r.shared.cluster.Stop()
-	if r.alone != nil {
-		err = errors.Join(err, r.alone.cluster.Stop())
-	}
-	return err
-}
-
-// runAlone runs a plan that kills the control plane.
-func (r *Ring) runAlone(ctx context.Context, do func(*arena) (Outcome, error)) (Outcome, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.alone == nil {
-		a, err := r.newArena(r.ctx)
-		if err != nil {
-			return Outcome{}, err
-		}
-		var once sync.Mutex
-		a.crash = func() {
-			once.Lock()
-			defer once.Unlock()
-			if err := a.cluster.Crash(r.ctx, r.options); err != nil {
-				r.crashErr = err
-			}
-		}
-		r.alone = a
-	}
-	outcome, err := do(r.alone)
-	return outcome, errors.Join(err, r.crashErr)
-}
-
-// Baseline is what is right: what was seen in runs in which nothing goes wrong.
-type Baseline struct {
-	want    observed
-	history *history.History
-}
-
-// Learn runs the scenario with nothing going wrong, and returns what came of it. It serves all controllers that
-// should do the same.
-func (r *Ring) Learn(ctx context.Context, o Options) (*Baseline, error) {
-	if o.Reference == nil {
-		o.Reference = o.Command
-	}
-	t, err := r.prepare(ctx, o, o.Reference)
-	if err != nil {
-		return nil, err
-	}
-	return t.learn(ctx, r.shared)
-}
-
-// prepare makes a runner for a command.
-func (r *Ring) prepare(ctx context.Context, o Options, command []string) (*runner, error) {
-	t := &runner{ring: r, scenario: o.Scenario, scratch: r.shared.cluster.Dir()}
-	command, err := found(command)
-	if err != nil {
-		return nil, err
-	}
-	if t.command, err = pinned(command, t.scratch); err != nil {
-		return nil, err
-	}
-	if t.rules, err = o.Scenario.compile(); err != nil {
-		return nil, err
-	}
-	if t.text, err = o.Scenario.render(ctx, r.shared.cluster.Kubectl, t.scratch); err != nil {
-		return nil, err
-	}
-	if t.outsideCommands, err = o.Scenario.buildOutside(ctx, o.Progress); err != nil {
-		return nil, err
-	}
-	for name, command := range t.outsideCommands {
-		if t.outsideCommands[name], err = pinned(command, t.scratch); err != nil {
-			return nil, err
-		}
-	}
-	return t, nil
-}
-
-// Run is Run on these control planes. It may be called by several goroutines.
-func (r *Ring) Run(ctx context.Context, o Options) (report *Report, err error) {
+// Run is like the function [Run], in this Lab.
+func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	t, err := r.prepare(ctx, o, o.Command)
+	s, err := l.prepare(ctx, o, o.Command)
 	if err != nil {
 		return nil, err
 	}
 	if o.Baseline == nil {
-		fmt.Fprintln(o.Progress, "torture: two runs in which nothing goes wrong, to see what is right")
-		if o.Baseline, err = r.Learn(ctx, o); err != nil {
+		if o.Baseline, err = l.Learn(ctx, o); err != nil {
 			return nil, err
 		}
 	}
-	t.want = o.Baseline.want
-	report = &Report{Undisturbed: o.Baseline.history}
-	plans := o.plans(report.Undisturbed)
-	var together, alone []Plan
-	for _, plan := range plans {
-		if plan.crashes() {
-			alone = append(alone, plan)
-		} else {
-			together = append(together, plan)
-		}
-	}
-	p := &progress{out: o.Progress, all: len(plans), begin: time.Now()}
-	keep := func(outcome Outcome) error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		report.Outcomes = append(report.Outcomes, outcome)
-		p.say(outcome)
-		if o.FirstOnly && outcome.Verdict != Well && outcome.Verdict != NotPossible {
-			return errEnough
-		}
-		return nil
-	}
-	group, workCtx := errgroup.WithContext(ctx)
-	queue := make(chan Plan)
-	group.Go(func() error {
-		defer close(queue)
-		for _, plan := range together {
-			select {
-			case queue <- plan:
-			case <-workCtx.Done():
-				return context.Cause(workCtx)
-			}
-		}
-		return nil
-	})
-	for range o.parallel() {
-		group.Go(func() error {
-			for plan := range queue {
-				outcome, _, err := t.do(workCtx, r.shared, plan)
-				if err == nil {
-					err = keep(outcome)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	group.Go(func() error {
-		for _, plan := range alone {
-			outcome, err := r.runAlone(workCtx, func(a *arena) (Outcome, error) {
-				outcome, _, err := t.do(workCtx, a, plan)
-				return outcome, err
-			})
-			if err == nil {
-				err = keep(outcome)
-			}
+	report := &Report{Baseline: o.Baseline, Retried: map[string][]Verdict{}}
+	plans := slices.DeleteFunc(o.plans(o.Baseline.History), func(p Plan) bool { return o.Skip[p.Key()] })
+	p := &progress{out: o.Progress, total: len(plans), parallel: o.parallel(), begin: time.Now()}
+	var mu sync.Mutex
+	err = s.executeAll(ctx, o, plans, func(outcome Outcome) error {
+		enough := false
+		if o.FirstOnly && outcome.counts() {
+			again, err := s.execute(ctx, o.Baseline, outcome.Plan)
 			if err != nil {
 				return err
 			}
+			mu.Lock()
+			report.retried(again)
+			mu.Unlock()
+			enough = again.Verdict == outcome.Verdict
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		report.Outcomes = append(report.Outcomes, outcome)
+		p.finished(outcome)
+		if o.Finished != nil {
+			o.Finished(outcome)
+		}
+		if enough {
+			return errEnough
 		}
 		return nil
 	})
-	err = group.Wait()
-	if err == nil && !o.FirstOnly && len(o.Faults) == 0 && len(o.Plans) == 0 {
-		fmt.Fprintf(o.Progress, "torture: one plan of each of %d causes once more\n", len(report.Groups()))
-		err = r.confirm(ctx, t, report)
+	if errors.Is(err, errEnough) { // the other runs were cancelled
+		err = nil
+	}
+	if err == nil && !o.FirstOnly {
+		err = s.confirm(ctx, o, report)
 	}
 	report.Duration = time.Since(begin)
 	if ctx.Err() != nil {
-		return report, context.Cause(ctx)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if errors.Is(err, errEnough) { // the others were broken off
-		err = nil
+		err = context.Cause(ctx)
 	}
 	return report, err
 }
 
-// confirm runs the first plan of each cause once more.
-func (r *Ring) confirm(ctx context.Context, t *runner, report *Report) error {
-	report.Again = map[string]Verdict{}
-	for _, g := range report.Groups() {
-		plan := g.Failures[0].Plan
-		do := func(a *arena) (Outcome, error) {
-			outcome, _, err := t.do(ctx, a, plan)
-			return outcome, err
-		}
-		var again Outcome
-		var err error
-		if plan.crashes() {
-			again, err = r.runAlone(ctx, do)
-		} else {
-			again, err = do(r.shared)
-		}
-		if err != nil {
-			return err
-		}
-		report.Again[plan.String()] = again.Verdict
+// maxBaselineRuns is how many runs without faults there are at most.
+const maxBaselineRuns = 10
+
+// Learn runs the scenario without faults until two runs in a row bring nothing new, and returns what they came to. The
+// result can be used for every controller that should do the same.
+func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
+	if o.Progress == nil {
+		o.Progress = io.Discard
 	}
-	return nil
+	if o.Reference == nil {
+		o.Reference = o.Command
+	}
+	s, err := l.prepare(ctx, o, o.Reference)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(o.Progress, "torture: baseline: runs without faults, until two in a row bring nothing new")
+	b := &Baseline{watched: map[string]bool{}}
+	for settled := 0; settled < 2 && b.Runs < maxBaselineRuns; {
+		outcomes := make([]Outcome, min(2, o.parallel()))
+		seen := make([]*observation, len(outcomes))
+		var group errgroup.Group
+		for i := range outcomes {
+			group.Go(func() (err error) {
+				outcomes[i], seen[i], err = s.run(ctx, l.shared, NoFault, nil)
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return nil, err
+		}
+		for i, outcome := range outcomes {
+			if outcome.Verdict == NotRun {
+				return nil, errors.New(outcome.Message)
+			}
+			if outcome.Verdict != Passed {
+				return nil, &UnfitError{outcome.Verdict, fmt.Sprintf("the controller fails without faults: %s: %s\n%s", outcome.Verdict, outcome.Message, tail(outcome.Log))}
+			}
+			news, err := b.add(o.Scenario, outcome, seen[i])
+			if err != nil {
+				return nil, err
+			}
+			if settled++; news {
+				settled = 0
+			}
+		}
+	}
+	fmt.Fprintf(o.Progress, "torture: baseline: %d runs; writes in each: %s\n", b.Runs, b.writes())
+	return b, nil
 }
 
-// found returns a command with the path of its program.
-func found(command []string) ([]string, error) {
+// add adds a run without faults. news says whether it was unlike the runs before.
+func (b *Baseline) add(s *Scenario, outcome Outcome, o *observation) (news bool, err error) {
+	b.Runs++
+	news = b.Expected.Add(o.effects)
+	if b.Runs == 1 {
+		b.end, b.History, b.watched = o.end, outcome.History, o.watched
+	}
+	if differences := oracle.Compare(b.end, o.end); len(differences) > 0 {
+		var lines, fields []string
+		for _, d := range differences {
+			lines = append(lines, "  "+d.String())
+			for _, f := range d.Fields {
+				fields = append(fields, fmt.Sprintf("  - %q", d.Resource+": "+f.Path))
+			}
+		}
+		slices.Sort(fields)
+		message := "two runs without faults end differently:\n" + strings.Join(lines, "\n")
+		if len(fields) > 0 {
+			message += "\nIf these fields may differ, put this into the scenario:\nmayDiffer:\n  fields:\n" + strings.Join(slices.Compact(fields), "\n")
+		}
+		return news, &UnfitError{Different, message}
+	}
+	if uneven := b.Expected.Uneven(s.MayDiffer.Writes); len(uneven) > 0 {
+		var lines, writes []string
+		for _, what := range uneven {
+			lines = append(lines, fmt.Sprintf("  %s: %s times", what, b.Expected.Changes[what]))
+			writes = append(writes, fmt.Sprintf("  - %q", what))
+		}
+		return news, &UnfitError{Different, "in runs without faults, objects come and go a different number of times:\n" + strings.Join(lines, "\n") +
+			"\nIf that may be, put this into the scenario:\nmayDiffer:\n  writes:\n" + strings.Join(writes, "\n")}
+	}
+	b.requests, b.events = max(b.requests, o.rest.requests), max(b.events, o.rest.events)
+	maps.DeleteFunc(b.watched, func(resource string, _ bool) bool { return !o.watched[resource] })
+	return news, nil
+}
+
+// writes names the writes of the controller and how often each came.
+func (b *Baseline) writes() string {
+	var texts []string
+	for _, what := range slices.Sorted(maps.Keys(b.Expected.Did)) {
+		texts = append(texts, fmt.Sprintf("%s (%s)", what, b.Expected.Did[what]))
+	}
+	if len(texts) == 0 {
+		return "none"
+	}
+	return strings.Join(texts, ", ")
+}
+
+// prepare builds and checks all that the runs of a command share.
+func (l *Lab) prepare(ctx context.Context, o Options, command []string) (*subject, error) {
+	s := &subject{lab: l, scenario: o.Scenario, scratch: l.shared.cluster.Dir()}
+	command, err := lookUp(command)
+	if err != nil {
+		return nil, err
+	}
+	if s.command, err = pin(command, s.scratch); err != nil {
+		return nil, err
+	}
+	if s.rules, err = o.Scenario.compile(); err != nil {
+		return nil, err
+	}
+	if s.manifests, err = o.Scenario.render(ctx, l.shared.cluster.Kubectl, s.scratch); err != nil {
+		return nil, err
+	}
+	if s.outsideCommands, err = o.Scenario.buildOutside(ctx, o.Progress); err != nil {
+		return nil, err
+	}
+	for name, command := range s.outsideCommands {
+		if s.outsideCommands[name], err = pin(command, s.scratch); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// lookUp returns a command with the absolute path of its program.
+func lookUp(command []string) ([]string, error) {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return nil, fmt.Errorf("the controller: %w", err)
@@ -346,9 +309,8 @@ func found(command []string) ([]string, error) {
 	return append([]string{path}, command[1:]...), nil
 }
 
-// pinned returns a command whose program stays for as long as we need it. What gobuild keeps is removed after a
-// while if other builds come, and we may be at it for long.
-func pinned(command []string, scratch string) ([]string, error) {
+// pin returns a command whose program stays while runs need it. gobuild prunes its cache when other programs are built.
+func pin(command []string, scratch string) ([]string, error) {
 	cache, err := gobuild.CacheDir()
 	if err != nil || !strings.HasPrefix(command[0], cache+string(filepath.Separator)) {
 		return command, err
@@ -357,95 +319,119 @@ func pinned(command []string, scratch string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-	pin := filepath.Join(dir, filepath.Base(command[0]))
-	if err := os.Link(command[0], pin); err != nil {
+	pinned := filepath.Join(dir, filepath.Base(command[0]))
+	if err := os.Link(command[0], pinned); err != nil {
 		program, err := os.ReadFile(command[0]) // it is on another file system
 		if err == nil {
-			err = os.WriteFile(pin, program, 0o700)
+			err = os.WriteFile(pinned, program, 0o700)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("keep the program: %w", err)
 		}
 	}
-	return append([]string{pin}, command[1:]...), nil
+	return append([]string{pinned}, command[1:]...), nil
 }
 
-// learn learns from two runs what is right.
-func (r *runner) learn(ctx context.Context, a *arena) (*Baseline, error) {
-	var outcomes [2]Outcome
-	var seen [2]observed
-	var group errgroup.Group
-	for i := range outcomes {
-		group.Go(func() (err error) {
-			if !r.alone() {
-				outcomes[i], seen[i], err = r.do(ctx, a, Plan{Kind: "undisturbed"})
+// executeAll runs plans, several at a time. finished is called for each of them, by several goroutines; its error ends all.
+func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finished func(Outcome) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	shared, expendable := make(chan Plan), make(chan Plan)
+	feed := func(queue chan<- Plan, crashes bool) {
+		group.Go(func() error {
+			defer close(queue)
+			for _, plan := range plans {
+				if plan.crashes() != crashes {
+					continue
+				}
+				select {
+				case queue <- plan:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
 			}
-			return err
+			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
+	work := func(queue <-chan Plan) {
+		group.Go(func() error {
+			for plan := range queue {
+				outcome, err := s.execute(ctx, o.Baseline, plan)
+				if err == nil {
+					err = finished(outcome)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	for i := range outcomes {
-		if r.alone() { // one after the other
-			var err error
-			if outcomes[i], seen[i], err = r.do(ctx, a, Plan{Kind: "undisturbed"}); err != nil {
-				return nil, err
+	feed(shared, false)
+	feed(expendable, true)
+	for range o.parallel() {
+		work(shared)
+	}
+	work(expendable)
+	return group.Wait()
+}
+
+// execute runs one plan, on the control plane that it needs.
+func (s *subject) execute(ctx context.Context, b *Baseline, plan Plan) (Outcome, error) {
+	if plan.crashes() {
+		return s.lab.withExpendable(func(p *controlPlane) (Outcome, error) {
+			outcome, _, err := s.run(ctx, p, plan, b)
+			return outcome, err
+		})
+	}
+	outcome, _, err := s.run(ctx, s.lab.shared, plan, b)
+	return outcome, err
+}
+
+// maxRetries is how often a failed plan is repeated to see whether it fails again.
+const maxRetries = 3
+
+// confirm repeats one plan of each group of failures that has failed only once, until it fails again or has been
+// repeated often enough.
+func (s *subject) confirm(ctx context.Context, o Options, report *Report) error {
+	groups := slices.DeleteFunc(report.Groups(), func(g Group) bool { return g.Confirmed() })
+	if len(groups) == 0 {
+		return nil
+	}
+	fmt.Fprintf(o.Progress, "torture: %s: repeating the plan, up to %d times\n", count(len(groups), "cause that was seen once", "causes that were seen once"), maxRetries)
+	for _, g := range groups {
+		for range maxRetries {
+			again, err := s.execute(ctx, o.Baseline, g.Failures[0].Plan)
+			if err != nil {
+				return err
+			}
+			report.retried(again)
+			if again.Verdict == g.Verdict {
+				break
 			}
 		}
-		if o := outcomes[i]; o.Verdict != Well {
-			return nil, &UndisturbedError{o.Verdict, fmt.Sprintf("with nothing going wrong, the controller fails: %s: %s\n%s", o.Verdict, o.Why, tail(o.Log))}
-		}
 	}
-	if different := oracle.Compare(seen[0].end, seen[1].end); different != "" {
-		return nil, &UndisturbedError{Different, "two runs in which nothing goes wrong end differently: " + different +
-			"; if that may be, the scenario has to say so under mayDiffer.fields"}
-	}
-	tooMuch, tooLittle := oracle.CompareEffects(seen[0].effects, seen[1].effects, r.scenario.MayDiffer.Writes)
-	if tooMuch+tooLittle != "" {
-		return nil, &UndisturbedError{Different, "two runs in which nothing goes wrong write differently: " + tooMuch + tooLittle +
-			"; if that may be, the scenario has to say so under mayDiffer.writes"}
-	}
-	return &Baseline{want: seen[0], history: outcomes[0].History}, nil
+	return nil
 }
 
-// alone says whether there may be only one run at a time.
-func (r *runner) alone() bool { return r.scenario.Namespace != "" }
-
-// tail is the end of a log.
-func tail(log string) string {
-	lines := strings.Split(strings.TrimSpace(log), "\n")
-	const last = 10
-	return "its last lines:\n  " + strings.Join(lines[max(0, len(lines)-last):], "\n  ")
-}
-
+// plans returns the plans to run. undisturbed is the recording of a run without faults.
 func (o Options) plans(undisturbed *history.History) []Plan {
 	if len(o.Plans) > 0 {
-		return o.Plans
+		return slices.Clone(o.Plans)
 	}
 	if len(o.Faults) > 0 {
-		var plans []Plan
-		for range max(1, o.Times) {
-			plans = append(plans, Plan{Kind: "replay", Faults: o.Faults})
-		}
-		return plans
+		return slices.Repeat([]Plan{{Kind: "replay", Faults: o.Faults}}, max(1, o.Replays))
 	}
 	all := Exhaustive(undisturbed, slices.Collect(maps.Keys(o.Scenario.Outside))...)
 	if o.Seeds > 0 {
 		return Random(all, o.Seed, o.Seeds)
 	}
-	if o.Reference != nil {
-		all = append([]Plan{{Kind: "undisturbed"}}, all...)
+	if o.Reference != nil { // the command itself has not been run without faults
+		all = append([]Plan{NoFault}, all...)
 	}
-	if o.Most > 0 {
-		all = all[:min(o.Most, len(all))]
+	if o.MaxPlans > 0 {
+		all = all[:min(o.MaxPlans, len(all))]
 	}
 	return all
-}
-
-// isTold says whether a controller is told its namespace.
-func isTold(command []string) bool {
-	return strings.Contains(strings.Join(command, " "), "{namespace}")
 }
 
 func (o Options) parallel() int {
@@ -469,28 +455,41 @@ func Capacity() int {
 	return max(2, runs)
 }
 
-// progress says how far it is.
-type progress struct {
-	out    io.Writer
-	all    int
-	begin  time.Time
-	mu     sync.Mutex
-	done   int
-	failed int
-	said   time.Time
+// tail is the end of a log.
+func tail(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	const last = 10
+	return "its last lines:\n  " + strings.Join(lines[max(0, len(lines)-last):], "\n  ")
 }
 
-func (p *progress) say(o Outcome) {
+// progress prints how far a Run is.
+type progress struct {
+	out      io.Writer
+	total    int // plans
+	parallel int
+	begin    time.Time
+	done     int
+	failed   int
+	printed  time.Time // when the last estimate was
+}
+
+// finished counts a plan.
+func (p *progress) finished(o Outcome) {
 	p.done++
-	if o.Verdict != Well {
+	if o.Verdict != Passed {
 		p.failed++
-		fmt.Fprintf(p.out, "torture: %s: %s: %s\n", o.Plan.Kind, o.Verdict, o.Why)
+		fmt.Fprintf(p.out, "torture: %s: %s: %s\n", o.Plan.Kind, o.Verdict, o.Message)
 	}
 	const every = 5 * time.Second
-	if p.done < p.all && time.Since(p.said) < every {
+	if p.done < p.total && time.Since(p.printed) < every {
 		return
 	}
-	p.said = time.Now()
-	left := time.Duration(float64(time.Since(p.begin)) / float64(p.done) * float64(p.all-p.done)).Round(time.Second)
-	fmt.Fprintf(p.out, "torture: %d of %d plans done, %d failed, about %s left\n", p.done, p.all, p.failed, left)
+	p.printed = time.Now()
+	text := fmt.Sprintf("torture: %d of %d plans done, %d failed", p.done, p.total, p.failed)
+	// Plans begin at the same time, so the first to end say nothing of how long the others take.
+	if p.done >= 2*p.parallel && p.done < p.total {
+		left := time.Duration(float64(time.Since(p.begin)) / float64(p.done) * float64(p.total-p.done))
+		text += fmt.Sprintf(", about %s left", left.Round(time.Second))
+	}
+	fmt.Fprintln(p.out, text)
 }

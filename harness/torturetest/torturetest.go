@@ -1,5 +1,5 @@
-// Package torturetest puts a lesson's controller to torture in its tests, which are in a directory
-// with torture/scenario.yaml and mutants.
+// Package torturetest puts a lesson's controller to torture in the lesson's tests. They must be in a directory with
+// torture/scenario.yaml and mutants.
 package torturetest
 
 import (
@@ -18,8 +18,8 @@ import (
 	"example.com/controllers/harness/torture"
 )
 
-// Require puts the controller to torture with these plans, in which it must do well, and some mutants, which must be
-// found. For each of these, by its name, there is the fault that shows it, "" for none. It is left out by "go test -short".
+// Require puts the controller to torture with these plans, which it must pass, and some mutants, which must be caught.
+// shows holds, for each of these mutants, the fault that shows it; "" for none. "go test -short" skips it.
 func Require(t *testing.T, plans torture.Options, shows map[string]string) {
 	t.Helper()
 	if testing.Short() {
@@ -32,7 +32,7 @@ func Require(t *testing.T, plans torture.Options, shows map[string]string) {
 	require.NoError(t, err)
 	of := map[string]torture.Plan{}
 	for name, text := range shows {
-		of[name] = torture.Plan{Kind: "undisturbed"}
+		of[name] = torture.NoFault
 		if text != "" {
 			fault, err := apiproxy.ParseFault(text)
 			require.NoError(t, err)
@@ -41,23 +41,26 @@ func Require(t *testing.T, plans torture.Options, shows map[string]string) {
 	}
 	command, err := scenario.Build(t.Context(), os.Stderr)
 	require.NoError(t, err)
-	ring, err := torture.Open(t.Context(), 6, os.Stderr)
+	lab, err := torture.Open(t.Context(), 6, os.Stderr)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, ring.Close()) }()
+	defer func() { require.NoError(t, lab.Close()) }()
 	plans.Scenario, plans.Command, plans.Progress = scenario, command, os.Stderr
-	plans.Baseline, err = ring.Learn(t.Context(), plans)
+	plans.Baseline, err = lab.Learn(t.Context(), plans)
 	require.NoError(t, err)
 	var group errgroup.Group
 	var results []mutants.Result
 	group.Go(func() (err error) {
-		results, err = mutants.RunOn(t.Context(), ring, mutants.Options{Scenario: scenario, Mutants: broken, Baseline: plans.Baseline, Plans: of, Progress: os.Stderr})
+		results, err = mutants.RunIn(t.Context(), lab, mutants.Options{Scenario: scenario, Mutants: broken, Baseline: plans.Baseline, Plans: of, Progress: os.Stderr})
 		return err
 	})
-	report, err := ring.Run(t.Context(), plans)
+	report, err := lab.Run(t.Context(), plans)
 	require.NoError(t, errors.Join(err, group.Wait()))
-	require.NotEmpty(t, report.Outcomes)
+	for _, outcome := range report.NotRun() {
+		t.Logf("%s could not be run: %s", outcome.Plan.Kind, outcome.Message)
+	}
+	require.Greater(t, len(report.Outcomes), 2*len(report.NotRun()), "most plans could not be run")
 	for _, failure := range report.Failures() {
-		t.Errorf("the controller as it is: %s: %s: %s (%s)", failure.Plan.Kind, failure.Verdict, failure.Why, failure.Plan)
+		t.Errorf("the controller without bugs: %s: %s: %s (%s)", failure.Plan.Kind, failure.Verdict, failure.Message, failure.Plan)
 	}
 	require.Len(t, results, len(broken))
 	for _, r := range results {
@@ -65,7 +68,7 @@ func Require(t *testing.T, plans torture.Options, shows map[string]string) {
 	}
 }
 
-// RequireCatalogue reads all mutants, and wants some for each of these verdicts.
+// RequireCatalogue reads all mutants, and requires that some expect each of these verdicts.
 func RequireCatalogue(t *testing.T, verdicts ...torture.Verdict) {
 	t.Helper()
 	catalogue, err := mutants.Read("mutants", "")
@@ -78,6 +81,6 @@ func RequireCatalogue(t *testing.T, verdicts ...torture.Verdict) {
 		}
 	}
 	for _, v := range verdicts {
-		require.True(t, seen[v], "there is none of which the verdict is %q", v)
+		require.True(t, seen[v], "no mutant expects the verdict %q", v)
 	}
 }

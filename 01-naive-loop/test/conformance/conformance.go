@@ -344,7 +344,7 @@ func replacesOnce(s *scene) error {
 }
 
 func triesAgain(s *scene) error {
-	s.faults = []apiproxy.Fault{{Verb: "delete", Resource: "pods", From: 2, To: 2, Refuse: 500}}
+	s.faults = []apiproxy.Fault{{Match: apiproxy.Match{Verb: "delete", Resource: "pods", From: 2, To: 2}, Effect: apiproxy.Effect{Refuse: 500}}}
 	if err := replacesPods(s); err != nil {
 		return err
 	}

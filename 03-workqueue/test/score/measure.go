@@ -138,7 +138,7 @@ func playScenario(w *world, o options, programs []string, scores []score, say fu
 	}
 
 	for _, s := range scenes {
-		if err := s.proxy.SetFaults(apiproxy.Fault{Verb: "delete", Resource: "pods", From: 2, To: 2, Refuse: 500}); err != nil {
+		if err := s.proxy.SetFaults(apiproxy.Fault{Match: apiproxy.Match{Verb: "delete", Resource: "pods", From: 2, To: 2}, Effect: apiproxy.Effect{Refuse: 500}}); err != nil {
 			return err
 		}
 	}

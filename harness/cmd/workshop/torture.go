@@ -162,7 +162,7 @@ func runTorture(ctx context.Context, f tortureFlags, command []string) error {
 		return err
 	}
 	o := torture.Options{
-		Scenario: scenario, Command: command, Times: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, Most: f.most,
+		Scenario: scenario, Command: command, Replays: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, MaxPlans: f.most,
 		FirstOnly: f.first, Nodes: f.nodes, Progress: os.Stderr,
 	}
 	for _, text := range f.faults {

@@ -1,0 +1,121 @@
+package torture
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/oracle"
+)
+
+// Baseline is what a scenario comes to without faults: what several runs had in common, and how far they differed.
+type Baseline struct {
+	// Runs is how many runs it took until two in a row brought nothing new.
+	Runs int
+	// Expected is how often the controller wrote what.
+	Expected oracle.Expected
+	// History is the recording of the first run. Plans aim at its requests and events.
+	History *history.History
+
+	end      []string        // normalized, see oracle.Normalize
+	requests int             // the most in one quiet time
+	events   int             // the most writes of Events in one quiet time
+	watched  map[string]bool // the resources of which the controller was sent events
+}
+
+// observation is what one run showed. Whether the run failed follows from it alone.
+type observation struct {
+	violation *oracle.Violation // the first invariant that did not hold, or nil
+	change    oracle.Change     // after which it did not
+	end       []string          // normalized, see oracle.Normalize
+	effects   oracle.Effects
+	injected  int               // requests that something was done to
+	watched   map[string]bool   // the resources of which the controller was sent events
+	attempts  []map[string]int  // writes to each object, by step
+	cutOff    []history.Request // in flight at SIGTERM, and given up by the controller
+	rest      quietTime
+}
+
+// quietTime is what was seen in the quiet time at the end of a run.
+type quietTime struct {
+	writes     []history.Request // that should not have come, Events left out
+	diverged   *oracle.Violation // of what had been converged
+	requests   int               // without those for Leases
+	events     int               // writes of Events
+	eventsLate int               // Events that may come late, as they could not be written before
+}
+
+// judge says what a run without faults shows to be wrong, as far as that can be said without a baseline.
+func (s *Scenario) judge(o *observation, namespace string) (failure *Failure, notes []string) {
+	if writes := o.rest.writes; len(writes) > 0 {
+		w := writes[0]
+		return &Failure{NoRest, "writes " + w.Verb + " " + w.What(), fmt.Sprintf("%d writes in %s in which nothing happens, for example %s %s %s",
+			len(writes), s.Quiet.Duration, w.Verb, w.What(), unqualified(w.Object(), namespace))}, nil
+	}
+	if v := o.rest.diverged; v != nil {
+		return &Failure{NoRest, "converged " + v.Rule, "it had converged, and then it had not: " + unqualified(v.Message, namespace)}, nil
+	}
+	if len(o.cutOff) > 0 {
+		q := o.cutOff[0]
+		message := fmt.Sprintf("it gave up a request in flight when it was told to stop: %s %s %s", q.Verb, q.What(), unqualified(q.Object(), namespace))
+		if s.Drains {
+			return &Failure{NoStop, "cuts off", message}, nil
+		}
+		notes = append(notes, message)
+	}
+	if v := o.violation; v != nil {
+		return &Failure{RuleBroken, v.Rule, fmt.Sprintf("%s (%s %s %s)", unqualified(v.Message, namespace), o.change.Type, o.change.Resource, o.change.Name())}, notes
+	}
+	for _, attempts := range o.attempts {
+		for _, what := range slices.Sorted(maps.Keys(attempts)) {
+			if n := attempts[what]; s.MostTries > 0 && n > s.MostTries {
+				kind := strings.Join(strings.Fields(what)[:2], " ")
+				return &Failure{NoRest, "attempts " + kind, fmt.Sprintf("%s: tried %d times in one step, should be %d at most", what, n, s.MostTries)}, notes
+			}
+		}
+	}
+	return nil, notes
+}
+
+// judgeAgainst says what is wrong with a run, compared with runs without faults. Notes are what differs and may be right.
+func (s *Scenario) judgeAgainst(b *Baseline, o *observation, namespace string) (failure *Failure, notes []string) {
+	failure, notes = s.judge(o, namespace)
+	if failure != nil {
+		return failure, notes
+	}
+	if differences := oracle.Compare(b.end, o.end); len(differences) > 0 {
+		var causes, messages []string
+		for _, d := range differences {
+			causes, messages = append(causes, d.Cause()), append(messages, d.String())
+		}
+		slices.Sort(causes)
+		return &Failure{Different, strings.Join(slices.Compact(causes), "; "), strings.Join(messages, "; ")}, notes
+	}
+	// A controller that polls may poll once more by chance, and two watches may have to be opened again.
+	if limit := 2*b.requests + 2; o.rest.requests > limit {
+		return &Failure{NoRest, "requests", fmt.Sprintf("%d requests in %s in which nothing happens; without faults there are %d at most",
+			o.rest.requests, s.Quiet.Duration, b.requests)}, notes
+	}
+	// A controller that repeats a reconcile because of a fault may record an Event of it.
+	if limit := b.events + o.effects.Disturbed + o.rest.eventsLate; o.rest.events > limit {
+		return &Failure{NoRest, "events", fmt.Sprintf("%d Events in %s in which nothing happens; without faults there are %d at most",
+			o.rest.events, s.Quiet.Duration, b.events)}, notes
+	}
+	for _, d := range b.Expected.Deviations(o.effects, o.injected, s.MayDiffer.Writes) {
+		switch {
+		case d.Tolerable:
+			notes = append(notes, d.Message)
+		case failure != nil:
+		case d.More:
+			failure = &Failure{TooMuch, d.What, d.Message}
+		default:
+			failure = &Failure{TooLittle, d.What, d.Message}
+		}
+	}
+	return failure, notes
+}
+
+// unqualified leaves the run's namespace out of the names of objects.
+func unqualified(text, namespace string) string { return strings.ReplaceAll(text, namespace+"/", "") }

@@ -1,0 +1,159 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/controllers/harness/cluster"
+)
+
+// Lab is where controllers are put to torture: one control plane that most runs share, and one for the plans that kill
+// the control plane, which is started when it is first needed. Its methods may be called by several goroutines.
+type Lab struct {
+	ctx     context.Context // ends the control planes; the context of a single Run may end before
+	options cluster.Options
+	shared  *controlPlane
+	runs    atomic.Int64 // how many there have been; numbers their namespaces
+	stalls  *stalls
+
+	mu         sync.Mutex // held by the plan that uses expendable
+	expendable *controlPlane
+	restartErr error // why the expendable control plane could not be started again, or nil
+}
+
+// controlPlane is one that runs are on.
+type controlPlane struct {
+	cluster *cluster.Cluster
+	clients *clients
+	crash   func() // kills the control plane and starts it again; nil for the shared one
+}
+
+// Open starts a Lab with one control plane of so many nodes. The control plane ends with ctx, or with Close.
+func Open(ctx context.Context, nodes int, progress io.Writer) (*Lab, error) {
+	l := &Lab{ctx: ctx, options: cluster.Options{Nodes: nodes, Progress: progress}}
+	var err error
+	if l.shared, err = l.newControlPlane(ctx); err != nil {
+		return nil, err
+	}
+	l.stalls = watchForStalls(l.shared.probe)
+	return l, nil
+}
+
+func (l *Lab) newControlPlane(ctx context.Context) (*controlPlane, error) {
+	c, err := cluster.Start(ctx, l.options)
+	if err != nil {
+		return nil, err
+	}
+	p := &controlPlane{cluster: c}
+	if p.clients, err = newClients(c); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return p, nil
+}
+
+// probe asks the API server whether it is alive, and returns when it has answered.
+func (p *controlPlane) probe(ctx context.Context) {
+	_ = p.clients.Discovery().RESTClient().Get().AbsPath("/livez/ping").Do(ctx).Error() // only the time counts
+}
+
+// Close stops the control planes.
+func (l *Lab) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stalls.stop()
+	err := l.shared.cluster.Stop()
+	if l.expendable != nil {
+		err = errors.Join(err, l.expendable.cluster.Stop())
+	}
+	return err
+}
+
+// withExpendable calls execute with a control plane that it may kill. There is one such run at a time.
+func (l *Lab) withExpendable(execute func(*controlPlane) (Outcome, error)) (Outcome, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.expendable == nil {
+		p, err := l.newControlPlane(l.ctx)
+		if err != nil {
+			return Outcome{}, err
+		}
+		var crashing sync.Mutex
+		p.crash = func() {
+			crashing.Lock()
+			defer crashing.Unlock()
+			if err := p.cluster.Crash(l.ctx, l.options); err != nil {
+				l.restartErr = err
+			}
+		}
+		l.expendable = p
+	}
+	outcome, err := execute(l.expendable)
+	return outcome, errors.Join(err, l.restartErr)
+}
+
+// stalls are the times at which the machine had no time for us: this process did not run, or the API server, which all
+// runs share, did not answer. They do not count as time in which a controller could have done something.
+type stalls struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu  sync.Mutex
+	all []stall
+}
+
+type stall struct{ from, to time.Time }
+
+// stallLimit is how long a probe may take before the time counts as a stall.
+const stallLimit = time.Second
+
+// watchForStalls calls probe again and again, until stop.
+func watchForStalls(probe func(context.Context)) *stalls {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &stalls{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		for ctx.Err() == nil {
+			begin := time.Now()
+			select {
+			case <-time.After(pollInterval):
+			case <-ctx.Done():
+				return
+			}
+			probe(ctx)
+			if end := time.Now(); end.Sub(begin) > stallLimit {
+				s.mu.Lock()
+				s.all = append(s.all, stall{begin, end})
+				s.mu.Unlock()
+			}
+		}
+	}()
+	return s
+}
+
+func (s *stalls) stop() {
+	s.cancel()
+	<-s.done
+}
+
+// since returns how long the machine has stalled since a time.
+func (s *stalls) since(begin time.Time) (total time.Duration) {
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if one.to.After(begin) {
+			from := one.from
+			if from.Before(begin) {
+				from = begin
+			}
+			total += one.to.Sub(from)
+		}
+	}
+	return total
+}

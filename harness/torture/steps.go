@@ -1,0 +1,148 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// applyStep takes the actions of a step, and waits until our own watches have shown what they changed.
+func (r *run) applyStep(ctx context.Context, step Step) error {
+	for _, action := range step.Do {
+		applied, err := r.applyAction(ctx, action)
+		if err != nil {
+			return err
+		}
+		for _, a := range applied {
+			for !r.states.Seen(a.resource, a.resourceVersion) && r.states.Err() == nil {
+				if err := r.sleep(ctx, nil, pollInterval/10); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// applyAction takes an action. If a fault has killed the control plane, it waits until it is back.
+func (r *run) applyAction(ctx context.Context, action Action) ([]applied, error) {
+	for begin := time.Now(); ; {
+		all, err := r.tryAction(ctx, action)
+		isDown := r.controlPlane.crash != nil && (utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err))
+		if err == nil || !isDown || r.elapsed(begin) > time.Minute {
+			return all, err
+		}
+		if err := r.sleep(ctx, nil, 4*pollInterval); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (r *run) tryAction(ctx context.Context, action Action) ([]applied, error) {
+	switch {
+	case action.Pause.Duration != 0:
+		return nil, r.sleep(ctx, nil, action.Pause.Duration)
+	case action.Controller == "stop":
+		r.stops.Wait()
+		if failure := r.controller.stop(r.scenario.StopsWith); failure != nil {
+			return nil, failure
+		}
+		return nil, nil
+	case action.Controller == "start":
+		return nil, r.controller.start()
+	case action.Request != nil:
+		at := slices.IndexFunc(r.outside, func(o *outside) bool { return o.name == action.Request.To })
+		if at < 0 {
+			return nil, fmt.Errorf("request: %s does not run yet; it is started with the controller", action.Request.To)
+		}
+		return nil, r.outside[at].send(ctx, action.Request)
+	case action.Apply != nil:
+		a, err := r.controlPlane.clients.applyOne(ctx, &unstructured.Unstructured{Object: action.Apply}, r.namespace)
+		return []applied{a}, err
+	case action.Delete != nil:
+		return nil, r.deleteObjects(ctx, *action.Delete)
+	}
+	return r.patchObjects(ctx, *action.Patch)
+}
+
+func (r *run) deleteObjects(ctx context.Context, ref Reference) error {
+	resource, names, err := r.resolve(ctx, ref)
+	if err != nil {
+		return err
+	}
+	client := r.controlPlane.clients.dynamic.Resource(resource).Namespace(r.namespace)
+	for _, name := range names {
+		old, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			err = client.Delete(ctx, name, metav1.DeleteOptions{})
+		}
+		if err != nil {
+			return fmt.Errorf("delete %s %s: %w", ref.Resource, name, err)
+		}
+		if err := r.awaitDeletion(ctx, resource.Resource, old); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) patchObjects(ctx context.Context, patch Patch) (all []applied, err error) {
+	resource, names, err := r.resolve(ctx, patch.Reference)
+	if err != nil {
+		return nil, err
+	}
+	merge, err := json.Marshal(patch.Merge)
+	if err != nil {
+		return nil, err
+	}
+	client := r.controlPlane.clients.dynamic.Resource(resource).Namespace(r.namespace)
+	for _, name := range names {
+		patched, err := client.Patch(ctx, name, types.MergePatchType, merge, metav1.PatchOptions{FieldManager: fieldManager})
+		if err != nil {
+			return nil, fmt.Errorf("patch %s %s: %w", patch.Resource, name, err)
+		}
+		all = append(all, applied{resource.Resource, patched.GetResourceVersion()})
+	}
+	return all, nil
+}
+
+// resolve returns the resource of a reference, and the names of the objects that it stands for.
+func (r *run) resolve(ctx context.Context, ref Reference) (resource schema.GroupVersionResource, names []string, err error) {
+	if resource, err = r.controlPlane.clients.find(ctx, ref.Resource); err != nil || ref.Selector == "" {
+		return resource, []string{ref.Name}, err
+	}
+	list, err := r.controlPlane.clients.dynamic.Resource(resource).Namespace(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: ref.Selector})
+	if err != nil {
+		return resource, nil, fmt.Errorf("list %s: %w", ref.Resource, err)
+	}
+	for _, item := range list.Items {
+		names = append(names, item.GetName())
+	}
+	return resource, names, nil
+}
+
+// awaitDeletion waits until our own watch has shown that an object is being deleted or does not exist any more.
+func (r *run) awaitDeletion(ctx context.Context, resource string, old *unstructured.Unstructured) error {
+	if !slices.Contains(r.scenario.plurals(), resource) {
+		return nil
+	}
+	for {
+		state, changed := r.states.Now()
+		object, ok := state[resource][old.GetName()]
+		current := unstructured.Unstructured{Object: object}
+		if !ok || current.GetUID() != old.GetUID() || current.GetDeletionTimestamp() != nil {
+			return r.states.Err()
+		}
+		if err := r.sleep(ctx, changed, 4*pollInterval); err != nil {
+			return err
+		}
+	}
+}
