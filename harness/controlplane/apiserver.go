@@ -13,15 +13,16 @@ import (
 	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
 )
 
-// runAPIServer serves the Kubernetes API on ln until ctx ends. extraArgs are kube-apiserver flags
-// that come after, and so win over, the ones set here. database is closed when etcd is up.
-func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraArgs []string, database <-chan struct{}) error {
+// runAPIServer serves the Kubernetes API on listener until ctx is cancelled. extraArgs are kube-apiserver
+// flags, which override those set here. etcdReady is closed when etcd can serve; until then, runAPIServer
+// prepares everything that does not need it.
+func runAPIServer(ctx context.Context, listener net.Listener, files *pkiFiles, extraArgs []string, etcdReady <-chan struct{}) error {
 	opts := options.NewServerRunOptions()
 	args := append([]string{
 		"--etcd-servers=" + etcdClientSocket,
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
-		// An Endpoints object may not hold a loopback address, so Service "kubernetes" gets none.
+		// Endpoints may not contain a loopback address, so Service "kubernetes" gets none.
 		"--endpoint-reconciler-type=none",
 		"--tls-cert-file=" + files.apiServer.cert,
 		"--tls-private-key-file=" + files.apiServer.key,
@@ -41,7 +42,7 @@ func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraAr
 	if err := opts.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return fmt.Errorf("kube-apiserver feature gates: %w", err)
 	}
-	opts.SecureServing.Listener = ln
+	opts.SecureServing.Listener = listener
 
 	completed, err := opts.Complete(ctx)
 	if err != nil {
@@ -63,7 +64,7 @@ func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraAr
 		return fmt.Errorf("kube-apiserver config: %w", err)
 	}
 	select {
-	case <-database:
+	case <-etcdReady:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -71,7 +72,7 @@ func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraAr
 	if err != nil {
 		return fmt.Errorf("create kube-apiserver: %w", err)
 	}
-	// The chain: the aggregator, the server of the built-in resources, the one of custom resources.
+	// The chain is: the aggregator, then the server of the built-in resources, then that of custom resources.
 	builtIn, ok := chain.GenericAPIServer.NextDelegate().(*genericapiserver.GenericAPIServer)
 	if !ok {
 		return fmt.Errorf("create kube-apiserver: the aggregator delegates to a %T", chain.GenericAPIServer.NextDelegate())
@@ -84,8 +85,9 @@ func runAPIServer(ctx context.Context, ln net.Listener, files *pkiFiles, extraAr
 	return prepared.Run(ctx)
 }
 
-// bootstrapWithoutDelay replaces the two post-start hooks that wait a second before their first try.
-// Until they are done /readyz says no, and etcd has been there all along.
+// bootstrapWithoutDelay replaces the two post-start hooks that create the default RBAC objects and priority
+// classes. kube-apiserver's own wait a second before they first try, in case etcd is not up yet; here it is,
+// and /readyz fails until they are done.
 func bootstrapWithoutDelay(config *genericapiserver.Config) error {
 	config.DisabledPostStartHooks.Insert(rbacrest.PostStartHookName, schedulingrest.PostStartHookName)
 	return config.AddPostStartHook("workshop/bootstrap-objects", func(hook genericapiserver.PostStartHookContext) error {

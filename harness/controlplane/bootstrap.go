@@ -14,9 +14,8 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 )
 
-// bootstrap brings the default roles, bindings and priority classes of this Kubernetes version into
-// the cluster, as kube-apiserver's own post-start hooks do: what is missing is created, what is
-// there only gains what it lacks.
+// bootstrap creates the default roles, bindings and priority classes of this Kubernetes version, as
+// kube-apiserver's own post-start hooks do. To roles and bindings that exist it only adds what they lack.
 func bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(16)
@@ -86,6 +85,7 @@ func createPriorityClass(ctx context.Context, client kubernetes.Interface, class
 	return wrap("create priorityclass", class.Name, err)
 }
 
+// wrap says in err which object it is about and what was being done to it. A nil err stays nil.
 func wrap(doing, name string, err error) error {
 	if err == nil {
 		return nil

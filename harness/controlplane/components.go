@@ -14,9 +14,9 @@ import (
 	scheduleroptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 )
 
-// controllers are those of kube-controller-manager that a cluster of simulated nodes has a use for:
-// all that act on workloads, nodes, namespaces, accounts and quotas. Without a cloud, a network or
-// disks there is nothing to do for the others, and each costs informers.
+// controllers are the controllers of kube-controller-manager that run here: those for workloads, Nodes,
+// namespaces, ServiceAccounts, quotas and garbage collection. The others would have nothing to do without a
+// cloud provider, a Pod network or volumes, and each would cost informers.
 var controllers = []string{
 	names.ClusterRoleAggregationController,
 	names.CronJobController,
@@ -45,7 +45,8 @@ var controllers = []string{
 	names.ValidatingAdmissionPolicyStatusController,
 }
 
-// runControllerManager runs the controllers until ctx ends. The API server must be healthy.
+// runControllerManager runs the controllers until ctx is cancelled. The API server must be healthy when it
+// is called.
 func runControllerManager(ctx context.Context, kubeconfig string, files *pkiFiles) error {
 	opts, err := kcmoptions.NewKubeControllerManagerOptions()
 	if err != nil {
@@ -59,7 +60,7 @@ func runControllerManager(ctx context.Context, kubeconfig string, files *pkiFile
 		"--secure-port=0",
 		"--service-account-private-key-file=" + files.serviceAccount.key,
 		"--root-ca-file=" + files.ca.cert,
-		// One client for all controllers; at its default of 20 a second, a thousand Pods take a minute.
+		// All controllers share this limit. At the default of 20 a second, a thousand Pods take a minute.
 		"--kube-api-qps=500",
 		"--kube-api-burst=1000",
 		"--allocate-node-cidrs=false",
@@ -74,7 +75,7 @@ func runControllerManager(ctx context.Context, kubeconfig string, files *pkiFile
 	return kcm.Run(ctx, config.Complete())
 }
 
-// runScheduler runs the scheduler until ctx ends.
+// runScheduler runs the scheduler until ctx is cancelled.
 func runScheduler(ctx context.Context, kubeconfig string) error {
 	opts := scheduleroptions.NewOptions()
 	if err := parseFlags(*opts.Flags, []string{
@@ -94,8 +95,8 @@ func runScheduler(ctx context.Context, kubeconfig string) error {
 	return scheduler.Run(ctx, config, sched)
 }
 
-// parseFlags sets a component's options from the flags of its command line, without its command:
-// the commands install signal handlers and global flags, of which a process can have only one.
+// parseFlags sets a component's options from command-line flags. The components' own cobra commands cannot
+// be used: each installs signal handlers and global flags, which a process can have only once.
 func parseFlags(sets cliflag.NamedFlagSets, args []string) error {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, set := range sets.FlagSets {

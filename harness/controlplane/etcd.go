@@ -9,18 +9,18 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// The sockets are relative to the data directory, which is the process's working directory: a path
-// of any length fits, no port is taken, and only the directory's owner can reach the database.
+// etcd listens on Unix sockets, so that it takes no port and only the data directory's owner can connect.
+// Their paths are relative to the working directory, which is the data directory: an absolute path could
+// exceed the limit of about 100 bytes.
 const (
 	etcdClientSocket = "unix://etcd.sock"
 	etcdPeerSocket   = "unix://etcd-peer.sock"
 )
 
-// startEtcd starts a one-member etcd in dir and returns once it has elected itself. With durable
-// false it does not wait for the disk, which is safe against the death of the process, not against
-// a power cut.
+// startEtcd starts an etcd with one member in dir and returns once it can serve. If durable is false, it
+// does not call fsync: its data then survives the death of the process, but not a power failure.
 func startEtcd(ctx context.Context, dir string, durable bool) (_ *embed.Etcd, err error) {
-	// It panics where others return an error, on a full disk for example.
+	// etcd panics on some errors, such as a full disk.
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("start etcd in %s: %v", dir, reason)
@@ -40,7 +40,7 @@ func startEtcd(ctx context.Context, dir string, durable bool) (_ *embed.Etcd, er
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.UnsafeNoFsync = !durable
-	// One member needs no time to agree with others: these shorten the first election from a second.
+	// A single member has nobody to wait for. With these, its first election takes 100 ms instead of a second.
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.LogLevel = "error"
 	cfg.LogOutputs = []string{"stderr"}

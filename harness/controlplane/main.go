@@ -1,5 +1,9 @@
-// Program controlplane is a whole Kubernetes control plane in one process: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler, and simulated nodes.
+// Command controlplane runs a whole Kubernetes control plane in one process: etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler, and the kubelets of simulated machines (package machine).
+//
+//   - It listens on one port of 127.0.0.1 only; etcd listens on a Unix socket.
+//   - It writes to its data directory only, and can be started on it again with the cluster as it was.
+//   - It may be killed at any moment: the cluster loses nothing that the API server has acknowledged.
 package main
 
 import (

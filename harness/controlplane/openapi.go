@@ -28,25 +28,27 @@ const (
 	openAPIV3 = "/openapi/v3"
 )
 
-// openAPI serves the OpenAPI documents of the built-in resources, and builds each when a client first
-// asks for it. kube-apiserver builds all of them before it serves anything. That is a third of what its
-// start computes, and most clients never ask for one.
+// openAPI serves the OpenAPI documents of the built-in resources, and builds each one when a client first
+// requests it. kube-apiserver builds all of them before it serves anything, which is a third of the CPU time
+// of its start; most clients never request one.
 //
-// The list of the v3 documents needs care: its URLs end in hashes of the documents, and the aggregator,
-// which merges the lists of all servers, asks for it at the start. So the aggregator gets a list without
-// hashes, and they are put in when a client asks the aggregator.
+// The index of the v3 documents needs care: its URLs end in hashes of the documents, and the aggregator,
+// which merges the indexes of all servers, fetches it at the start. So the aggregator gets an index without
+// hashes, and withHashes adds them when a client requests the index from the aggregator.
 type openAPI struct {
-	v3 map[string]http.Handler // serves a document, by group and version such as "apis/apps/v1"
+	// v3 has the handler that serves each v3 document, by group and version, such as "apis/apps/v1".
+	v3 map[string]http.Handler
 
-	// hashes returns the list of v3 as kube-apiserver would serve it. It builds all documents.
-	hashes func() (openAPIList, error)
+	// hashes returns the index of v3 with hashes, as kube-apiserver would serve it. The first call builds all
+	// documents.
+	hashes func() (openAPIIndex, error)
 }
 
-// openAPIList has an entry for each group and version.
-type openAPIList map[string]handler3.OpenAPIV3DiscoveryGroupVersion
+// openAPIIndex has an entry for each group and version, keyed as openAPI.v3 is.
+type openAPIIndex map[string]handler3.OpenAPIV3DiscoveryGroupVersion
 
-// newOpenAPI changes the configurations of the server of the built-in resources and of the aggregator
-// before it. What it returns must be installed before they run.
+// newOpenAPI configures the server of the built-in resources, and the aggregator in front of it, to serve
+// OpenAPI documents through the result. Its install must be called before they run.
 func newOpenAPI(builtIn, aggregator *genericapiserver.Config) *openAPI {
 	o := &openAPI{v3: map[string]http.Handler{}}
 	o.hashes = sync.OnceValues(o.buildAll)
@@ -58,25 +60,25 @@ func newOpenAPI(builtIn, aggregator *genericapiserver.Config) *openAPI {
 	return o
 }
 
-// install has the server of the built-in resources serve their documents.
+// install registers the documents with the server of the built-in resources.
 func (o *openAPI) install(builtIn *genericapiserver.GenericAPIServer, config *genericapiserver.Config) {
 	build := routes.OpenAPI{Config: config.OpenAPIConfig, V3Config: config.OpenAPIV3Config}
 	resources, paths := builtIn.Handler.GoRestfulContainer, builtIn.Handler.NonGoRestfulMux
 
 	paths.Handle(openAPIV2, lazy(func(m *mux.PathRecorderMux) { build.InstallV2(resources, m) }))
 
-	list := openAPIList{}
+	index := openAPIIndex{}
 	for _, service := range resources.RegisteredWebServices() {
 		name := strings.TrimPrefix(service.RootPath(), "/")
 		path := openAPIV3 + "/" + name
 		o.v3[name] = lazy(func(m *mux.PathRecorderMux) { build.InstallV3(restful.NewContainer().Add(service), m) })
 		paths.UnlistedHandle(path, o.v3[name])
-		list[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: path}
+		index[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: path}
 	}
-	paths.Handle(openAPIV3, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { list.serve(w, r) }))
+	paths.Handle(openAPIV3, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { index.serve(w, r) }))
 }
 
-// lazy serves what install installs, and calls it on the first request.
+// lazy returns a handler that calls install on the first request, and serves what that has registered.
 func lazy(install func(*mux.PathRecorderMux)) http.Handler {
 	handler := sync.OnceValue(func() http.Handler {
 		m := mux.NewPathRecorderMux("openapi")
@@ -86,65 +88,65 @@ func lazy(install func(*mux.PathRecorderMux)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler().ServeHTTP(w, r) })
 }
 
-func (o *openAPI) buildAll() (openAPIList, error) {
-	all := openAPIList{}
+func (o *openAPI) buildAll() (openAPIIndex, error) {
+	all := openAPIIndex{}
 	var mutex sync.Mutex
 	var work errgroup.Group
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	for name, handler := range o.v3 {
 		work.Go(func() error {
 			downloader := openapiv3.NewDownloader()
-			list, status, err := downloader.OpenAPIV3Root(handler)
+			built, status, err := downloader.OpenAPIV3Root(handler)
 			if err != nil || status != http.StatusOK {
 				return fmt.Errorf("build OpenAPI document of %s: status %d: %w", name, status, err)
 			}
 			mutex.Lock()
 			defer mutex.Unlock()
-			all[name] = list.Paths[name]
+			all[name] = built.Paths[name]
 			return nil
 		})
 	}
 	return all, work.Wait()
 }
 
-// withHashes puts the hashes into the list that next, the aggregator, answers with.
+// withHashes adds the hashes to the index that next, the aggregator, responds with.
 func (o *openAPI) withHashes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != openAPIV3 || r.Method != http.MethodGet || byAPIServer(r) {
+		if r.URL.Path != openAPIV3 || r.Method != http.MethodGet || isFromAPIServer(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		answer := responsewriter.NewInMemoryResponseWriter()
-		next.ServeHTTP(answer, r)
+		response := responsewriter.NewInMemoryResponseWriter()
+		next.ServeHTTP(response, r)
 		var merged handler3.OpenAPIV3Discovery
-		if err := json.Unmarshal(answer.Data(), &merged); err != nil {
-			http.Error(w, string(answer.Data()), answer.RespCode())
+		if err := json.Unmarshal(response.Data(), &merged); err != nil {
+			http.Error(w, string(response.Data()), response.RespCode())
 			return
 		}
 		hashes, err := o.hashes()
 		if err != nil {
-			klog.ErrorS(err, "The list of OpenAPI documents is served without hashes")
+			klog.ErrorS(err, "Serving the index of OpenAPI documents without hashes")
 		}
-		list := openAPIList(merged.Paths)
+		index := openAPIIndex(merged.Paths)
 		for name, entry := range hashes {
-			if _, ok := list[name]; ok {
-				list[name] = entry
+			if _, ok := index[name]; ok {
+				index[name] = entry
 			}
 		}
-		list.serve(w, r)
+		index.serve(w, r)
 	})
 }
 
-// byAPIServer says whether the API server asks itself. It does so every five seconds, for mutating
-// admission policies, and compares what it gets with what it got: the URLs of documents that never
-// change may as well have no hashes.
-func byAPIServer(r *http.Request) bool {
-	asking, ok := request.UserFrom(r.Context())
-	return ok && asking.GetName() == user.APIServerUser
+// isFromAPIServer reports whether the API server sent the request to itself. It requests the index every five
+// seconds, for mutating admission policies, only to see whether a URL has changed. The built-in documents
+// never change, so it needs no hashes, and the documents need not be built for it.
+func isFromAPIServer(r *http.Request) bool {
+	client, ok := request.UserFrom(r.Context())
+	return ok && client.GetName() == user.APIServerUser
 }
 
-func (l openAPIList) serve(w http.ResponseWriter, r *http.Request) {
-	text, err := json.Marshal(handler3.OpenAPIV3Discovery{Paths: l})
+func (i openAPIIndex) serve(w http.ResponseWriter, r *http.Request) {
+	text, err := json.Marshal(handler3.OpenAPIV3Discovery{Paths: i})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

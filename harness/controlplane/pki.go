@@ -15,16 +15,17 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 )
 
-// keyPair names the PEM files of a certificate (or public key) and its private key.
+// keyPair holds the paths of the PEM files of a certificate (or public key) and its private key.
 type keyPair struct{ cert, key string }
 
-// pkiFiles names the PEM files that the components read. All are under the data directory.
+// pkiFiles holds the paths of the PEM files that the components read.
 type pkiFiles struct {
 	ca, apiServer, serviceAccount keyPair
-	dir                           string
+	dir                           string // the directory of all these files, in the data directory
 }
 
-// ensurePKI returns the cluster's certificates and keys, made on the first call for a data directory.
+// ensurePKI returns the cluster's certificates and keys. It creates them on the first call for a data
+// directory.
 func ensurePKI(dir string) (*pkiFiles, error) {
 	files := &pkiFiles{dir: filepath.Join(dir, "pki")}
 	pair := func(name, certExt string) keyPair {
@@ -32,7 +33,7 @@ func ensurePKI(dir string) (*pkiFiles, error) {
 	}
 	files.ca, files.apiServer, files.serviceAccount = pair("ca", ".crt"), pair("apiserver", ".crt"), pair("sa", ".pub")
 
-	// Written last, so its presence means that all of it is there.
+	// The last file to be written: if it exists, all of them do.
 	if _, err := os.Stat(files.apiServer.cert); err == nil {
 		return files, nil
 	}
@@ -80,8 +81,8 @@ func certConfig(commonName string, organizations []string) *pkiutil.CertConfig {
 // writeKubeconfig writes a kubeconfig for user, a member of system:masters, to path, with mode 0600.
 // It holds the user's certificate and key, so the file is all that a client needs.
 //
-// The components use it too, under their own names: that group is authorised before the default
-// roles are there, so they need not wait for them.
+// The components use such kubeconfigs as well, each as its own user: members of that group are authorized
+// before the default roles exist, so the components need not wait for those.
 func (f *pkiFiles) writeKubeconfig(path, server, user string) error {
 	caCert, caKey, err := pkiutil.TryLoadCertAndKeyFromDisk(f.dir, "ca")
 	if err != nil {

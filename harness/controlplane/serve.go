@@ -36,15 +36,15 @@ import (
 // settings are the flags of "controlplane serve".
 type settings struct {
 	dir            string   // the data directory
-	nodes          int      // how many machines a new data directory starts with
-	ephemeral      bool     // remove dir at the end, and do not wait for the disk
-	exitWithStdin  bool     // end when standard input does
-	apiServerFlags []string // further flags of kube-apiserver
+	nodes          int      // how many machines a new cluster starts with
+	ephemeral      bool     // remove dir on exit, and run etcd without fsync
+	exitWithStdin  bool     // stop when standard input is closed
+	apiServerFlags []string // additional kube-apiserver flags
 
-	started func() // called when the cluster is ready, if not nil
+	onReady func() // called once, when the cluster is ready; may be nil
 }
 
-// ready is the one line that serve prints to standard output, when the cluster can be used.
+// ready is the line of JSON, and the only one, that serve prints to standard output when the cluster is ready.
 type ready struct {
 	Kubeconfig string `json:"kubeconfig"` // path of the admin kubeconfig
 	Server     string `json:"server"`     // URL of the API server
@@ -59,19 +59,19 @@ func serveCommand() *cobra.Command {
 		Short: "Run a control plane until it is interrupted",
 		Long: `Run a control plane until it is interrupted.
 
-It listens on a free port of 127.0.0.1 and keeps everything it writes in DIR: the
-database, certificates, and DIR/admin.kubeconfig. When the cluster
-can be used, a line of JSON on standard output says so. Its components log to
-standard error. DIR can be served again later; a cluster in it goes on as it was.`,
+It listens on a port of 127.0.0.1 and writes to DIR only: etcd's data, certificates,
+and DIR/admin.kubeconfig. When the cluster is ready, it prints a line of JSON to
+standard output. The components log to standard error. Run it on the same DIR again
+to continue with the same cluster.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return serve(s, os.Stdout) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.dir, "dir", "", "data directory; made if it is not there")
-	flags.IntVar(&s.nodes, "nodes", 3, "number of simulated nodes that a new cluster starts with")
-	flags.BoolVar(&s.ephemeral, "ephemeral", false, "remove the data directory at the end")
-	flags.BoolVar(&s.exitWithStdin, "exit-with-stdin", false, "end when standard input is closed, so as not to outlive the process at its other end")
-	flags.StringArrayVar(&s.apiServerFlags, "apiserver-flag", nil, "a further flag of kube-apiserver, such as --audit-log-path=FILE; may be repeated")
+	flags.StringVar(&s.dir, "dir", "", "data `directory`; created if it does not exist (required)")
+	flags.IntVar(&s.nodes, "nodes", 3, "how `many` simulated nodes a new cluster starts with")
+	flags.BoolVar(&s.ephemeral, "ephemeral", false, "remove the data directory on exit, and do not wait for writes to reach the disk")
+	flags.BoolVar(&s.exitWithStdin, "exit-with-stdin", false, "stop when standard input is closed, so as not to outlive the process at its other end")
+	flags.StringArrayVar(&s.apiServerFlags, "apiserver-flag", nil, "an additional kube-apiserver `flag`, such as --audit-log-path=FILE; may be repeated")
 	if err := cmd.MarkFlagRequired("dir"); err != nil {
 		panic(err)
 	}
@@ -104,36 +104,36 @@ func serve(s settings, out io.Writer) error {
 	if locked, err := lock.TryLock(); err != nil {
 		return fmt.Errorf("lock data directory %s: %w", dir, err)
 	} else if !locked {
-		return fmt.Errorf("data directory %s is served by another control plane; stop it or name another directory", dir)
+		return fmt.Errorf("data directory %s is in use by another control plane; stop it or name another directory", dir)
 	}
-	defer lock.Close() // and until then the lock is referred to: it would go with its garbage-collected file
+	defer lock.Close() // which also keeps the file reachable: garbage collection would close it and release the lock
 	if s.ephemeral {
 		defer removeAll(dir)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 		return err
 	}
-	// Sockets are named relative to it.
+	// The paths of etcd's sockets are relative to it.
 	if err := os.Chdir(dir); err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		s.started = deferGarbageCollection()
+		s.onReady = deferGarbageCollection()
 	}
 	logs.InitLogs()
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 
 	err = run(ctx, s, dir, out)
 	if ctx.Err() != nil {
-		// Asked to end: whatever the components say of it is no news. They are not waited for; the
-		// database is made to be killed at any moment.
+		// We were asked to stop, so a component that stopped is no failure. There is no need to wait for the
+		// others: etcd can be killed at any moment.
 		return nil
 	}
 	return err
 }
 
-// run starts the components, each as soon as what it needs is there, says when the cluster is ready,
-// and returns when ctx ends or a component fails.
+// run starts the components, each as soon as what it depends on is up, and prints to out when the cluster is
+// ready. It returns when ctx is cancelled or a component fails.
 func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 	files, err := ensurePKI(dir)
 	if err != nil {
@@ -161,37 +161,37 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 		return err
 	}
 
-	// A component that returns while nobody asked it to has failed, whether it says so or not.
+	// A component that returns before ctx is cancelled has failed, even if it returns no error.
 	work, ctx := errgroup.WithContext(ctx)
 	component := func(name string, run func() error) {
 		work.Go(func() error {
 			if err := run(); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			return fmt.Errorf("%s ended by itself", name)
+			return fmt.Errorf("%s exited unexpectedly", name)
 		})
 	}
-	database := make(chan struct{})
+	etcdReady := make(chan struct{})
 	work.Go(func() error {
 		if _, err := startEtcd(ctx, dir, !s.ephemeral); err != nil {
 			return err
 		}
-		close(database)
+		close(etcdReady)
 		return nil
 	})
 	component("kube-apiserver", func() error {
-		return runAPIServer(ctx, listener, files, s.apiServerFlags, database)
+		return runAPIServer(ctx, listener, files, s.apiServerFlags, etcdReady)
 	})
-	added := make(chan struct{})
+	machinesAdded := make(chan struct{})
 	work.Go(func() error {
 		if err := addMachines(ctx, client, s.nodes); err != nil {
 			return fmt.Errorf("add nodes: %w", err)
 		}
-		close(added)
+		close(machinesAdded)
 		return nil
 	})
 	work.Go(func() error {
-		if err := poll(ctx, func() error { return health(ctx, client, "/healthz") }); err != nil {
+		if err := poll(ctx, func() error { return checkHealth(ctx, client, "/healthz") }); err != nil {
 			return err
 		}
 		component("kube-controller-manager", func() error {
@@ -204,30 +204,30 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 		}); err != nil {
 			return err
 		}
-		component("kubelets", func() error { return nodes.Play(ctx, kubeconfig(kubelets)) })
+		component("kubelets", func() error { return nodes.Run(ctx, kubeconfig(kubelets)) })
 
 		select {
-		case <-added:
+		case <-machinesAdded:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := poll(ctx, func() error { return health(ctx, client, "/readyz") }); err != nil {
+		if err := poll(ctx, func() error { return checkHealth(ctx, client, "/readyz") }); err != nil {
 			return err
 		}
-		count, err := nodesReady(ctx, client)
+		count, err := waitForNodes(ctx, client)
 		if err != nil {
 			return err
 		}
 		if err := json.NewEncoder(out).Encode(ready{kubeconfig(admin), server, version.Get().GitVersion, count}); err != nil {
 			return err
 		}
-		if s.started != nil {
-			s.started()
+		if s.onReady != nil {
+			s.onReady()
 		}
 		return nil
 	})
 
-	// Not work.Wait: the API server takes up to a minute to end by itself.
+	// Not work.Wait: a graceful shutdown of the API server takes up to a minute.
 	<-ctx.Done()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
@@ -235,25 +235,25 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 	return nil
 }
 
-// deferGarbageCollection lets the heap of a start grow, because most of what a start allocates stays,
-// and collecting garbage meanwhile is a fifth of the work. The function that it returns ends that. The
-// limit is for the start of a cluster that has much in its database.
-func deferGarbageCollection() (end func()) {
-	const startLimit = 512 << 20
+// deferGarbageCollection turns the garbage collector off until the function that it returns is called. Most of
+// what is allocated during the start stays in use, and collecting garbage would be a fifth of the CPU time of
+// the start. Above startLimit, which a start on a large database may exceed, the collector runs all the same.
+func deferGarbageCollection() (resume func()) {
+	const startLimit = 512 << 20 // bytes
 	usual := debug.SetMemoryLimit(-1)
 	debug.SetMemoryLimit(min(usual, startLimit))
 	debug.SetGCPercent(-1)
 	return func() {
-		// A laptop has more time than memory, so the garbage is kept smaller than usual, and what the
-		// start left goes back to the system at once.
+		// On a laptop, memory is scarcer than CPU time: collect more often than by default, and return the
+		// garbage of the start to the operating system at once.
 		debug.SetGCPercent(50)
 		debug.SetMemoryLimit(usual)
 		debug.FreeOSMemory()
 	}
 }
 
-// listen takes the port that the cluster had before, if it is free, so that a kubeconfig handed out
-// earlier stays true; else any free one. The port is kept in file.
+// listen listens on the port that is stored in file, if it is free, so that kubeconfigs of an earlier run stay
+// valid; otherwise on any free port. It stores the port in file.
 func listen(file string) (net.Listener, error) {
 	port := "0"
 	if text, err := os.ReadFile(file); err == nil {
@@ -269,23 +269,23 @@ func listen(file string) (net.Listener, error) {
 	return listener, os.WriteFile(file, []byte(port), 0o600)
 }
 
-// addMachines brings a cluster that has no Nodes to count machines, as soon as the API server answers.
-// A cluster that has some is left as its owner made it.
+// addMachines adds count machines to a cluster without Nodes, as soon as the API server serves requests. If the
+// cluster has Nodes, its user may have added or removed some, so it adds none.
 func addMachines(ctx context.Context, client kubernetes.Interface, count int) error {
-	var present *corev1.NodeList
+	var existing *corev1.NodeList
 	if err := poll(ctx, func() (err error) {
-		present, err = client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+		existing, err = client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
 		return err
 	}); err != nil {
 		return err
 	}
-	if len(present.Items) > 0 {
+	if len(existing.Items) > 0 {
 		return nil
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(8)
 	for i := range count {
-		// One by one, not all again: the second time there would be Nodes, and the rest be left out.
+		// Each creation is retried by itself. A retry of addMachines would find Nodes and skip the rest.
 		work.Go(func() error {
 			return poll(ctx, func() error {
 				node := machine.Node(machine.Name(i), version.Get().GitVersion)
@@ -300,8 +300,8 @@ func addMachines(ctx context.Context, client kubernetes.Interface, count int) er
 	return work.Wait()
 }
 
-// nodesReady waits until every machine that should be Ready is, and returns their number.
-func nodesReady(ctx context.Context, client kubernetes.Interface) (int, error) {
+// waitForNodes waits until every Node that should be Ready is, and returns how many are.
+func waitForNodes(ctx context.Context, client kubernetes.Interface) (int, error) {
 	var count int
 	err := poll(ctx, func() error {
 		all, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
@@ -312,7 +312,7 @@ func nodesReady(ctx context.Context, client kubernetes.Interface) (int, error) {
 		for _, node := range all.Items {
 			if isReady(&node) {
 				count++
-			} else if wanted(&node) {
+			} else if shouldBeReady(&node) {
 				return fmt.Errorf("node %s is not ready", node.Name)
 			}
 		}
@@ -321,7 +321,8 @@ func nodesReady(ctx context.Context, client kubernetes.Interface) (int, error) {
 	return count, err
 }
 
-func wanted(node *corev1.Node) bool {
+// shouldBeReady reports whether the Node is a machine that is powered on and not set to report Ready=False.
+func shouldBeReady(node *corev1.Node) bool {
 	return node.Labels[machine.PowerLabel] == "on" && node.Annotations[machine.ReadyAnnotation] != "false"
 }
 
@@ -334,11 +335,11 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-func health(ctx context.Context, client kubernetes.Interface, path string) error {
+func checkHealth(ctx context.Context, client kubernetes.Interface, path string) error {
 	return client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Error()
 }
 
-// poll tries until it works or ctx ends. It is for what comes up within a second or two.
+// poll calls try every 10 ms until it succeeds or ctx is cancelled. It is for what takes a second or two.
 func poll(ctx context.Context, try func() error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
@@ -346,14 +347,14 @@ func poll(ctx context.Context, try func() error) error {
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%w (last: %w)", err, last)
+		return fmt.Errorf("%w (last error: %w)", err, last)
 	}
 	return nil
 }
 
-// removeAll removes dir while the database in it may still be writing. On a busy machine, that may take it a while.
+// removeAll removes dir. etcd may still be writing to it, so a removal that fails is retried for a while.
 func removeAll(dir string) {
-	const long, pause = 10 * time.Second, 20 * time.Millisecond
-	for begin := time.Now(); os.RemoveAll(dir) != nil && time.Since(begin) < long; time.Sleep(pause) {
+	const timeout, interval = 10 * time.Second, 20 * time.Millisecond
+	for start := time.Now(); os.RemoveAll(dir) != nil && time.Since(start) < timeout; time.Sleep(interval) {
 	}
 }

@@ -1,12 +1,13 @@
-// Package machine is the simulated machine: a Node of the cluster with nothing behind it but an API
-// object and somebody who plays its kubelet (the control plane's program, with KWOK).
+// Package machine adds simulated machines to a cluster, breaks them and removes them.
 //
-//   - A machine that was added becomes a Ready Node, and Pods bound to it become Running.
-//   - A machine that is not ready says so itself: its Ready condition turns False at once.
-//   - A machine that is switched off says nothing more: its Lease runs out, and the node lifecycle
-//     controller turns its Ready condition to Unknown, as it does for a real one.
+//   - A machine that is added becomes a Ready Node, and Pods bound to it become Running.
+//   - A machine that is set not ready still has a kubelet, which reports Ready=False at once.
+//   - A machine that is powered off has no kubelet: its Lease expires, and the node lifecycle controller
+//     sets its Ready condition to Unknown, as it does for a real one.
+//   - Nodes that are not simulated machines are never changed.
 //
-// All of it is said to the API server alone, so it works from any process that has a client.
+// A machine is nothing but its Node object. The control plane's program simulates its kubelet, with KWOK.
+// The functions here only write to the Node, so they work from any process that has a client.
 package machine
 
 import (
@@ -23,23 +24,24 @@ import (
 )
 
 const (
-	// PowerLabel is "on" while somebody plays the machine's kubelet. It is a label so that a watch by
-	// it ends for a machine that is switched off, as it does for one that is gone.
+	// PowerLabel marks a Node as a simulated machine. It is "on" while the machine's kubelet is simulated,
+	// "off" otherwise. It is a label, so that a watch with [Selector] reports a machine that is powered off
+	// as deleted.
 	PowerLabel = "machine.controllers.example.com/power"
-	// ReadyAnnotation is "false" while the machine's kubelet reports that it is not ready.
+	// ReadyAnnotation is "false" while the machine's kubelet reports Ready=False, and absent otherwise.
 	ReadyAnnotation = "machine.controllers.example.com/ready"
 
 	powerOn, powerOff = "on", "off"
 )
 
-// Selector is the label selector of the Nodes that have a kubelet to be played.
+// Selector selects the machines that are powered on: those whose kubelets are simulated.
 const Selector = PowerLabel + "=" + powerOn
 
 // Name returns the name of the i-th machine of a cluster, counted from 0: "node-0".
 func Name(i int) string { return fmt.Sprintf("node-%d", i) }
 
-// Node returns the Node that a machine's kubelet would register: 4 CPUs, 16 GiB, 110 Pods, a boot ID
-// of its own. version is the kubelet's, such as "v1.37.1".
+// Node returns the Node that a machine's kubelet would register: 4 CPUs, 16 GiB, 110 Pods, and a new boot
+// ID. version is the kubelet's, such as "v1.37.1".
 func Node(name, version string) *corev1.Node {
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("4"),
@@ -76,7 +78,8 @@ func Node(name, version string) *corev1.Node {
 	}
 }
 
-// Add registers the machine of that name. Its Node becomes Ready a moment later.
+// Add creates the Node of a new machine, which is powered on and becomes Ready a moment later. It returns an
+// AlreadyExists error if there is a Node of that name.
 func Add(ctx context.Context, client kubernetes.Interface, name string) error {
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
@@ -88,8 +91,8 @@ func Add(ctx context.Context, client kubernetes.Interface, name string) error {
 	return nil
 }
 
-// Remove takes the machine's Node out of the cluster; the Pods on it are then garbage, as after a
-// real machine is gone.
+// Remove deletes the machine's Node. The Pod garbage collector deletes the Pods that were bound to it, about
+// a minute later.
 func Remove(ctx context.Context, client kubernetes.Interface, name string) error {
 	if err := mustBeMachine(ctx, client, name); err != nil {
 		return fmt.Errorf("remove node %s: %w", name, err)
@@ -100,27 +103,27 @@ func Remove(ctx context.Context, client kubernetes.Interface, name string) error
 	return nil
 }
 
-// SetReady makes the machine's kubelet report that it is ready, or that it is not.
+// SetReady makes the machine's kubelet report Ready=True or Ready=False.
 func SetReady(ctx context.Context, client kubernetes.Interface, name string, ready bool) error {
-	var value any // null removes the annotation
+	var value any // nil becomes null, which removes the annotation
 	if !ready {
 		value = "false"
 	}
-	return mark(ctx, client, name, "annotations", ReadyAnnotation, value)
+	return patchMetadata(ctx, client, name, "annotations", ReadyAnnotation, value)
 }
 
-// SetPower switches the machine on or off. Off, it falls silent: its Node turns Unknown when its
-// Lease has run out, after about 50 s.
+// SetPower powers the machine on or off. The kubelet of a machine that is off no longer renews the Node's
+// Lease, so the node lifecycle controller sets its Ready condition to Unknown after about 50 s.
 func SetPower(ctx context.Context, client kubernetes.Interface, name string, on bool) error {
 	value := powerOff
 	if on {
 		value = powerOn
 	}
-	return mark(ctx, client, name, "labels", PowerLabel, value)
+	return patchMetadata(ctx, client, name, "labels", PowerLabel, value)
 }
 
-// mark sets one of the machine's labels or annotations, as field says.
-func mark(ctx context.Context, client kubernetes.Interface, name, field, key string, value any) error {
+// patchMetadata sets one of the machine's labels or annotations. field is the JSON name of the map.
+func patchMetadata(ctx context.Context, client kubernetes.Interface, name, field, key string, value any) error {
 	if err := mustBeMachine(ctx, client, name); err != nil {
 		return fmt.Errorf("change node %s: %w", name, err)
 	}
@@ -134,14 +137,14 @@ func mark(ctx context.Context, client kubernetes.Interface, name, field, key str
 	return nil
 }
 
-// mustBeMachine refuses Nodes that are not simulated: those are somebody's real machines.
+// mustBeMachine returns an error unless the Node of that name is a simulated machine.
 func mustBeMachine(ctx context.Context, client kubernetes.Interface, name string) error {
 	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	if _, simulated := node.Labels[PowerLabel]; !simulated {
-		return fmt.Errorf("it is not a simulated machine (no label %s); the workshop leaves it alone", PowerLabel)
+		return fmt.Errorf("it is not a simulated machine (it has no label %s), and the workshop changes no others", PowerLabel)
 	}
 	return nil
 }

@@ -1,11 +1,11 @@
-// Program kubectl is kubectl of the control plane's version: it does what k8s.io/kubernetes/cmd/kubectl does.
+// Command kubectl is k8s.io/kubernetes/cmd/kubectl, in the control plane's version.
 package main
 
 import (
 	"fmt"
 	"os"
 
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways to log in that a person's kubeconfig may name
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // the authentication plugins that a user's kubeconfig may name
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
 	"k8s.io/kubectl/pkg/cmd"

@@ -22,72 +22,75 @@ import (
 	"example.com/controllers/harness/machine"
 )
 
-// These are kubelet's defaults.
+// The defaults of a kubelet.
 const (
 	leaseDuration = 40 * time.Second
 	renewInterval = leaseDuration / 4
 	renewJitter   = 0.04
 )
 
-// leases keeps the Lease of every machine that is on, as its kubelet would.
+// leaseController renews the Lease of every machine that is powered on, as its kubelet would.
 //
-// KWOK can keep them too, but then it takes no notice of a machine's Pods while it does not see the
-// machine's Lease as its own, and may never come back to those.
-type leases struct {
+// KWOK could do it, but then it ignores the Pods of a machine whose Lease it does not hold at the moment, and
+// may never get back to them.
+type leaseController struct {
 	client kubernetes.Interface
-	nodes  corelisters.NodeLister                   // the machines that are on, and no other Nodes
-	due    workqueue.TypedDelayingInterface[string] // every machine in nodes, at the time of its next renewal
+	nodes  corelisters.NodeLister // only the machines that are powered on
+
+	// queue has the name of every machine in nodes, which it hands out when the next renewal is due. It may
+	// have names that are no longer in nodes.
+	queue workqueue.TypedDelayingInterface[string]
 }
 
-// keepLeases keeps them until ctx ends.
-func keepLeases(ctx context.Context, client kubernetes.Interface) error {
+// runLeaseController runs the controller until ctx is cancelled.
+func runLeaseController(ctx context.Context, client kubernetes.Interface) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = machine.Selector }))
-	l := &leases{
+	c := &leaseController{
 		client: client,
 		nodes:  factory.Core().V1().Nodes().Lister(),
-		due:    workqueue.NewTypedDelayingQueue[string](),
+		queue:  workqueue.NewTypedDelayingQueue[string](),
 	}
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { l.due.Add(object.(*corev1.Node).Name) },
+		AddFunc: func(object any) { c.queue.Add(object.(*corev1.Node).Name) },
 	}); err != nil {
-		return fmt.Errorf("watch the nodes whose leases to keep: %w", err)
+		return fmt.Errorf("watch nodes to renew their leases: %w", err)
 	}
 	factory.Start(ctx.Done())
 	for range 4 {
 		go func() {
-			for l.renewNext(ctx) {
+			for c.processNextWorkItem(ctx) {
 			}
 		}()
 	}
 	<-ctx.Done()
-	l.due.ShutDown()
+	c.queue.ShutDown()
 	return nil
 }
 
-func (l *leases) renewNext(ctx context.Context) bool {
-	name, shutdown := l.due.Get()
+func (c *leaseController) processNextWorkItem(ctx context.Context) bool {
+	name, shutdown := c.queue.Get()
 	if shutdown {
 		return false
 	}
-	defer l.due.Done(name)
-	node, err := l.nodes.Get(name)
+	defer c.queue.Done(name)
+	node, err := c.nodes.Get(name)
 	if err != nil {
-		return true // Gone or switched off. When it is back, it is added again.
+		return true // Removed or powered off. If it comes back, the informer adds it to the queue again.
 	}
-	if err := l.renew(ctx, node); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Lease not renewed, the next time may do", "node", name)
+	if err := c.renew(ctx, node); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Lease not renewed; retrying at the next interval", "node", name)
 	}
-	l.due.AddAfter(name, wait.Jitter(renewInterval, renewJitter))
+	c.queue.AddAfter(name, wait.Jitter(renewInterval, renewJitter))
 	return true
 }
 
-func (l *leases) renew(ctx context.Context, node *corev1.Node) error {
+func (c *leaseController) renew(ctx context.Context, node *corev1.Node) error {
 	now, seconds := metav1.NowMicro(), int32(leaseDuration/time.Second)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name,
-			// Said anew each time: the Lease that is there may be that of an earlier Node of this name.
+			// Set on every renewal: the Lease may be left from an earlier Node of this name.
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &node.Name, LeaseDurationSeconds: &seconds, RenewTime: &now},
@@ -96,10 +99,10 @@ func (l *leases) renew(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	client := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	_, err = client.Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	_, err = leases.Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = client.Create(ctx, lease, metav1.CreateOptions{})
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 	}
 	return err
 }

@@ -1,7 +1,13 @@
-// Package nodes plays the kubelets of the simulated machines (package machine): it keeps their
-// Leases, reports their conditions, runs the Pods that are bound to them and finishes those that
-// are deleted. KWOK does the work, but for the Leases; what happens when is in the Stages of this
-// package and of KWOK.
+// Package nodes simulates the kubelets of simulated machines (package machine). For every machine that is
+// powered on, it
+//
+//   - renews the Node's Lease,
+//   - reports the Node's conditions,
+//   - reports the Pods that are bound to the Node as Running and, if they are a Job's, as Succeeded,
+//   - removes the Pods that are being deleted.
+//
+// KWOK does everything except the Leases. The Stages, of this package and of KWOK, define what it reports and
+// when.
 package nodes
 
 import (
@@ -32,40 +38,40 @@ var nodeNotReady string
 //go:embed stages/pod-ready-again.yaml
 var podReadyAgain string
 
-// Play plays the kubelets of the machines of the cluster that kubeconfig names, present and future,
-// until ctx ends. Namespace kube-node-lease must exist.
-func Play(ctx context.Context, kubeconfig string) error {
+// Run simulates the kubelets of all machines of a cluster, including those that are added later, until ctx is
+// cancelled. Namespace kube-node-lease must exist.
+func Run(ctx context.Context, kubeconfig string) error {
 	stages, err := stages()
 	if err != nil {
 		return err
 	}
 	clients, err := client.NewClientset("", kubeconfig)
 	if err != nil {
-		return fmt.Errorf("make clients for the nodes: %w", err)
+		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
 	}
 	restConfig, err := clients.ToRESTConfig()
 	if err != nil {
-		return fmt.Errorf("make clients for the nodes: %w", err)
+		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
 	}
 	dynamicClient, err := clients.ToDynamicClient()
 	if err != nil {
-		return fmt.Errorf("make clients for the nodes: %w", err)
+		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
 	}
 	mapper, err := clients.ToRESTMapper()
 	if err != nil {
-		return fmt.Errorf("make clients for the nodes: %w", err)
+		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
 	}
 	restClient, err := rest.RESTClientFor(restConfig)
 	if err != nil {
-		return fmt.Errorf("make clients for the nodes: %w", err)
+		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
 	}
 	typedClient, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
-		return fmt.Errorf("make clients for the nodes: %w", err)
+		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
 	}
 	stageClient, err := versioned.NewForConfig(restConfig)
 	if err != nil {
-		return fmt.Errorf("make clients for the nodes: %w", err)
+		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
 	}
 	controller, err := controllers.NewController(controllers.Config{
 		ID:                           "workshop",
@@ -85,14 +91,15 @@ func Play(ctx context.Context, kubeconfig string) error {
 		PodsOnNodeSyncParallelism:    4,
 	})
 	if err != nil {
-		return fmt.Errorf("make kubelets of the nodes: %w", err)
+		return fmt.Errorf("make the simulated kubelets: %w", err)
 	}
 	if err := controller.Start(ctx); err != nil {
-		return fmt.Errorf("start kubelets of the nodes: %w", err)
+		return fmt.Errorf("start the simulated kubelets: %w", err)
 	}
-	return keepLeases(ctx, typedClient)
+	return runLeaseController(ctx, typedClient)
 }
 
+// stages returns the Stages of Nodes and of Pods.
 func stages() (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
 	all := map[internalversion.StageResourceRef][]*internalversion.Stage{}
 	for _, text := range []string{

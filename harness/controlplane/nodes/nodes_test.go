@@ -10,7 +10,7 @@ import (
 	"example.com/controllers/harness/machine"
 )
 
-func TestStages(t *testing.T) {
+func TestStagesCoverNodesAndPods(t *testing.T) {
 	all, err := stages()
 	require.NoError(t, err)
 	names := map[string][]string{}
@@ -25,8 +25,8 @@ func TestStages(t *testing.T) {
 	}, names)
 }
 
-// The Stages are YAML, so no compiler sees when an annotation is renamed.
-func TestStagesUseTheAnnotationsOfMachines(t *testing.T) {
+// The Stages are YAML, so the compiler does not notice when the annotation is renamed.
+func TestNodeStagesSelectByReadyAnnotation(t *testing.T) {
 	all, err := stages()
 	require.NoError(t, err)
 	for _, stage := range all[internalversion.StageResourceRef{APIGroup: "v1", Kind: "Node"}] {
