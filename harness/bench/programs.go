@@ -22,7 +22,7 @@ func build(ctx context.Context) (programs, error) {
 	// Of the same modules with the same flags, so that all that differs is how it is put together.
 	apiServer := controlPlane
 	apiServer.Name, apiServer.Package = "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"
-	apiServer.Sources, apiServer.Beside = []string{"go.mod", "go.sum"}, nil
+	apiServer.Sources, apiServer.ExtraPackages = []string{"go.mod", "go.sum"}, nil
 	etcd := apiServer
 	etcd.Name, etcd.Package = "etcd", "go.etcd.io/etcd/server/v3"
 

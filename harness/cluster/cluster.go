@@ -1,10 +1,10 @@
-// Package cluster is where a cluster comes from.
+// Package cluster starts Kubernetes clusters, or opens existing ones.
 //
-//   - [Start] starts a control plane of our own, as a process that lives no longer than this one.
-//   - [Up] starts one that stays, in a directory that keeps its state; [Find] finds it again.
-//   - [Open] is for a cluster that somebody else runs, named by a context of a kubeconfig.
+//   - [Start] starts a control plane that does not outlive this process, however the process ends.
+//   - [Up] starts a control plane that does, and keeps its state in a directory; [Find] finds it again.
+//   - [Open] opens an existing cluster, given a context of the user's kubeconfig, which it does not modify.
 //
-// All of them are a [Cluster]: a kubeconfig, and what is asked of one.
+// Each returns a [Cluster] that is ready for use.
 package cluster
 
 import (
@@ -25,25 +25,25 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Cluster is a cluster that can be used now.
+// Cluster is a cluster that is ready for use.
 type Cluster struct {
-	// Kubeconfig is the path of a kubeconfig whose current context is this cluster, as administrator
-	// or as whoever its owner made of us.
+	// Kubeconfig is the path of a kubeconfig whose current context is this cluster. Its user is a cluster
+	// administrator, unless [Open] has copied it from the user's own kubeconfig.
 	Kubeconfig string
-	// Name says which cluster it is, in words for a person.
+	// Name describes the cluster in messages.
 	Name string
 	// Version is the API server's, such as "v1.37.1".
 	Version string
-	// Nodes is how many Nodes there were when it was started or opened.
+	// Nodes is the number of Nodes at the time when the cluster was started or opened.
 	Nodes int
-	// Kubectl is the directory of our kubectl, or "" when there is none.
+	// Kubectl is the directory that contains kubectl, of the version [KubernetesVersion].
 	Kubectl string
 
-	process *process // of our own, started by Start; nil otherwise
+	process *process // the control plane, if Start has started the cluster; otherwise nil
 }
 
-// Config returns a client configuration for the cluster, without client-go's limit of 5 requests a
-// second: what the harness does should not wait for itself.
+// Config returns a client configuration for the cluster. It has no client-side rate limit (client-go's default is 5
+// requests a second), because the harness is not what is being measured.
 func (c *Cluster) Config() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
@@ -62,9 +62,9 @@ func (c *Cluster) Client() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// ServiceAccountConfig returns a client configuration that authenticates as a ServiceAccount, with a
-// token good for an hour: what runs with it may do what the account's roles say, and no more. It
-// keeps client-go's default limits, as a controller in a Pod would have.
+// ServiceAccountConfig returns a client configuration that authenticates as a ServiceAccount, with a token that
+// expires after an hour. It has the rights of the ServiceAccount's roles and no others, and client-go's default rate
+// limit, as a controller in a Pod has.
 func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	admin, err := c.Config()
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 	}
 	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("make a token for ServiceAccount %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("create a token for ServiceAccount %s/%s: %w", namespace, name, err)
 	}
 	config := rest.AnonymousClientConfig(admin)
 	config.QPS = 0
@@ -84,8 +84,9 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 	return config, nil
 }
 
-// WriteKubeconfig writes a kubeconfig with mode 0600 for a configuration of this cluster, such as
-// one of ServiceAccountConfig. Its context has the given namespace.
+// WriteKubeconfig writes a kubeconfig with mode 0600 to path. config is a client configuration that authenticates
+// with a token or a client certificate, such as one from [Cluster.ServiceAccountConfig]. namespace is the namespace
+// of the kubeconfig's context, "workshop".
 func WriteKubeconfig(path string, config *rest.Config, namespace string) error {
 	ca := config.CAData
 	if len(ca) == 0 && config.CAFile != "" {
@@ -112,14 +113,14 @@ func WriteKubeconfig(path string, config *rest.Config, namespace string) error {
 	}, path)
 }
 
-// Env returns the environment of a command that is to use the cluster: KUBECONFIG, a PATH with our
-// kubectl first, and scratch as the place for what kubectl keeps, and "go run" leaves when it is killed.
+// Env returns the environment variables of a command that uses the cluster: KUBECONFIG, a PATH that begins with our
+// kubectl, and settings with which kubectl's cache and the go command's temporary files go to the directory scratch.
 func (c *Cluster) Env(scratch string) []string {
 	env := []string{
 		"KUBECONFIG=" + c.Kubeconfig,
 		"KUBECACHEDIR=" + filepath.Join(scratch, "kubectl-cache"),
-		"KUBECTL_KUBERC=false", // a person's own defaults and aliases for kubectl
-		"GOTMPDIR=" + scratch,
+		"KUBECTL_KUBERC=false", // ignore the user's own defaults and aliases for kubectl
+		"GOTMPDIR=" + scratch,  // "go run" leaves files there when it is killed
 	}
 	if c.Kubectl != "" {
 		env = append(env, "PATH="+c.Kubectl+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -127,9 +128,9 @@ func (c *Cluster) Env(scratch string) []string {
 	return env
 }
 
-// Open opens the cluster of a context of the person's kubeconfig, which is found as kubectl finds it.
-// The copy in scratch has that context alone, as the current one; the person's file is not touched.
-// Our kubectl is built first, if it has to be; progress is told how far that is.
+// Open opens the cluster of a context of the user's kubeconfig, which it finds as kubectl does. It writes a kubeconfig
+// with only that context to the directory scratch and leaves the user's file unchanged. It builds our kubectl if
+// necessary and reports that to progress, which may be nil.
 func Open(ctx context.Context, contextName, scratch string, progress io.Writer) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	all, err := rules.Load()
@@ -138,13 +139,13 @@ func Open(ctx context.Context, contextName, scratch string, progress io.Writer) 
 	}
 	if _, ok := all.Contexts[contextName]; !ok {
 		return nil, fmt.Errorf("there is no context %q in %s; it has %s",
-			contextName, describe(rules), list(sortedKeys(all.Contexts), "none"))
+			contextName, kubeconfigFiles(rules), joinNames(sortedKeys(all.Contexts), "none"))
 	}
 	all.CurrentContext = contextName
 	if err := errors.Join(clientcmdapi.MinifyConfig(all), clientcmdapi.FlattenConfig(all)); err != nil {
 		return nil, fmt.Errorf("read context %q: %w", contextName, err)
 	}
-	path, err := program(ctx, progress)
+	path, err := programPath(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -153,27 +154,27 @@ func Open(ctx context.Context, contextName, scratch string, progress io.Writer) 
 		return nil, err
 	}
 	c.Name = fmt.Sprintf("context %q (%s)", contextName, all.Clusters[all.Contexts[contextName].Cluster].Server)
-	if err := c.look(ctx); err != nil {
+	if err := c.probe(ctx); err != nil {
 		return nil, fmt.Errorf("%s does not answer: %w", c.Name, err)
 	}
 	return c, nil
 }
 
-// openFile opens one of our clusters by its kubeconfig.
-func openFile(ctx context.Context, kubeconfig string) (*Cluster, error) {
-	path, err := program(ctx, os.Stderr)
+// openKubeconfig opens the cluster of a kubeconfig's current context.
+func openKubeconfig(ctx context.Context, kubeconfig string) (*Cluster, error) {
+	path, err := programPath(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{Kubeconfig: kubeconfig, Name: "the cluster of " + kubeconfig, Kubectl: filepath.Dir(path)}
-	if err := c.look(ctx); err != nil {
+	if err := c.probe(ctx); err != nil {
 		return nil, fmt.Errorf("%s does not answer: %w", c.Name, err)
 	}
 	return c, nil
 }
 
-// look asks the cluster for its version and counts its Nodes.
-func (c *Cluster) look(ctx context.Context) error {
+// probe sets Version and Nodes. It fails if the API server does not answer within 10 s.
+func (c *Cluster) probe(ctx context.Context) error {
 	config, err := c.Config()
 	if err != nil {
 		return err

@@ -30,8 +30,8 @@ import (
 	"example.com/controllers/harness/cluster"
 )
 
-// TestMain makes the test binary a program that starts a cluster and waits to be killed, or leaves one
-// up, when it is asked to be.
+// TestMain lets tests run this test binary as another process: with CLUSTER_TEST_PARENT set it starts a cluster and
+// waits to be killed; with CLUSTER_TEST_UP, the data directory, it leaves a cluster up and exits.
 func TestMain(m *testing.M) {
 	if os.Getenv("CLUSTER_TEST_PARENT") != "" {
 		c, err := cluster.Start(context.Background(), cluster.Options{})
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start starts a cluster whose directory is below one that is the test's own, and returns both.
+// start starts a cluster with a directory for temporary files, temp, that belongs to this test alone.
 func start(t *testing.T, o cluster.Options) (c *cluster.Cluster, temp string) {
 	t.Helper()
 	temp = t.TempDir()
@@ -67,6 +67,7 @@ func pidOf(t *testing.T, dir string) int {
 	return pid
 }
 
+// requireGone waits until the process has exited and released its files.
 func requireGone(t *testing.T, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -74,23 +75,24 @@ func requireGone(t *testing.T, pid int) {
 		if err != nil {
 			return errors.Is(err, process.ErrorProcessNotRunning)
 		}
-		// A zombie waits for its parent, or for an init that may not be there. Before its threads have
-		// ended, all but one, it still has its files.
+		// A zombie that nobody reaps, as in a container without an init process, counts as gone. It still has
+		// its files open until all its other threads have exited.
 		status, err := p.Status()
 		threads, threadsErr := p.NumThreads()
 		return err == nil && threadsErr == nil && slices.Contains(status, process.Zombie) && threads == 1
-	}, time.Minute, 10*time.Millisecond, "process %d is still there", pid)
+	}, time.Minute, 10*time.Millisecond, "process %d is still running", pid)
 }
 
+// requireEmpty waits until the directory is empty.
 func requireEmpty(t *testing.T, dir string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		left, err := os.ReadDir(dir)
 		return err == nil && len(left) == 0
-	}, time.Minute, 10*time.Millisecond, "something is left in %s", dir)
+	}, time.Minute, 10*time.Millisecond, "%s is not empty", dir)
 }
 
-func TestStopLeavesNothing(t *testing.T) {
+func TestStopLeavesNothingBehind(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	c, temp := start(t, cluster.Options{Nodes: 1})
 	require.Equal(t, cluster.KubernetesVersion, c.Version)
@@ -108,7 +110,6 @@ func TestStopLeavesNothing(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// However many they are, Start does not return before all of them are there.
 func TestStartWaitsForAllNodes(t *testing.T) {
 	const many = 40
 	c, _ := start(t, cluster.Options{Nodes: many})
@@ -128,7 +129,7 @@ func TestStartWaitsForAllNodes(t *testing.T) {
 	require.Equal(t, "ok", string(ready))
 }
 
-func TestTwoClustersKeepToThemselves(t *testing.T) {
+func TestClustersAreIndependent(t *testing.T) {
 	ctx := t.Context()
 	first, _ := start(t, cluster.Options{})
 	second, _ := start(t, cluster.Options{})
@@ -142,7 +143,8 @@ func TestTwoClustersKeepToThemselves(t *testing.T) {
 	_, err = two.CoreV1().Namespaces().Get(ctx, "mine", metav1.GetOptions{})
 	require.ErrorContains(t, err, "not found")
 
-	// Nor does one know the other's administrator, whatever its certificate authority is called.
+	// The administrator of one cluster is unknown to the other, although their certificate authorities have the same
+	// name.
 	stranger, err := first.Config()
 	require.NoError(t, err)
 	other, err := second.Config()
@@ -158,7 +160,7 @@ func TestTwoClustersKeepToThemselves(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestDiesWithItsParent(t *testing.T) {
+func TestControlPlaneDiesWithItsParent(t *testing.T) {
 	temp := t.TempDir()
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), "CLUSTER_TEST_PARENT=1", "TMPDIR="+temp)
@@ -176,7 +178,7 @@ func TestDiesWithItsParent(t *testing.T) {
 	requireEmpty(t, temp)
 }
 
-func TestSaysThatItDied(t *testing.T) {
+func TestDoneAndErrReportADeadControlPlane(t *testing.T) {
 	c, temp := start(t, cluster.Options{})
 	require.NoError(t, syscall.Kill(pidOf(t, c.Dir()), syscall.SIGKILL))
 	<-c.Done()
@@ -185,7 +187,7 @@ func TestSaysThatItDied(t *testing.T) {
 	requireEmpty(t, temp)
 }
 
-func TestStartThatFailsSaysWhy(t *testing.T) {
+func TestFailedStartSaysWhyAndLeavesNothingBehind(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	_, err := cluster.Start(t.Context(), cluster.Options{APIServerFlags: []string{"--no-such-flag"}})
@@ -199,20 +201,20 @@ func TestStartThatFailsSaysWhy(t *testing.T) {
 
 	t.Setenv("TMPDIR", filepath.Join(temp, "nowhere"))
 	_, err = cluster.Start(t.Context(), cluster.Options{})
-	require.ErrorContains(t, err, "make a directory for the cluster: ")
+	require.ErrorContains(t, err, "create a data directory for the cluster: ")
 
 	t.Setenv(cluster.ProgramVariable, "/nowhere/controlplane")
 	_, err = cluster.Start(t.Context(), cluster.Options{})
-	require.ErrorContains(t, err, "WORKSHOP_CONTROLPLANE names no program: ")
+	require.ErrorContains(t, err, "WORKSHOP_CONTROLPLANE is not the path of a program: ")
 }
 
-func TestStartThatIsInterruptedLeavesNothing(t *testing.T) {
+func TestInterruptedStartLeavesNothingBehind(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("Ctrl-C")
 	go func() {
-		// As soon as there is something that could be left.
+		// Interrupt it as soon as there is something that could be left behind.
 		for {
 			if found, _ := filepath.Glob(filepath.Join(temp, "*", "pid")); len(found) > 0 {
 				cancel(why)
@@ -226,9 +228,9 @@ func TestStartThatIsInterruptedLeavesNothing(t *testing.T) {
 	requireEmpty(t, temp)
 }
 
-// A directory that was left by a cluster and a parent which were killed together goes at the next
-// start, but not one in use, or one that was made just now.
-func TestSweepsWhatWasLeft(t *testing.T) {
+// When a control plane and its parent are killed together, the next Start removes the data directory. It keeps
+// directories that are in use, were just created, or belong to somebody else.
+func TestStartRemovesStaleDataDirectories(t *testing.T) {
 	inUse, temp := start(t, cluster.Options{})
 	old := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(inUse.Dir(), old, old))
@@ -263,8 +265,8 @@ func TestUpKeepsItsState(t *testing.T) {
 		c, err := cluster.Up(ctx, cluster.Options{Nodes: 2}, dir)
 		require.NoError(t, err)
 		require.Equal(t, 2, c.Nodes)
-		require.Nil(t, c.Done(), "it is not this process's to watch")
-		require.NoError(t, c.Stop(), "nor to stop")
+		require.Nil(t, c.Done(), "this process does not own the control plane")
+		require.NoError(t, c.Stop(), "Stop has no effect")
 		config, err := c.Config()
 		require.NoError(t, err)
 		return config.Host
@@ -280,7 +282,7 @@ func TestUpKeepsItsState(t *testing.T) {
 	_, err = cluster.Up(ctx, cluster.Options{}, dir)
 	require.ErrorIs(t, err, cluster.ErrAlreadyUp)
 
-	same := func() {
+	requireState := func() {
 		t.Helper()
 		found, err := client.CoreV1().Namespaces().Get(ctx, "mine", metav1.GetOptions{})
 		require.NoError(t, err)
@@ -291,18 +293,18 @@ func TestUpKeepsItsState(t *testing.T) {
 	requireGone(t, pid)
 	_, err = cluster.Find(ctx, dir, nil)
 	require.ErrorIs(t, err, cluster.ErrNotUp)
-	require.Equal(t, first, up(), "a kubeconfig that was handed out stays true")
-	same()
+	require.Equal(t, first, up(), "the address is the same, so kubeconfigs stay valid")
+	requireState()
 	pid = pidOf(t, dir)
 	require.NoError(t, cluster.Down(ctx, dir))
 	requireGone(t, pid)
 	require.Equal(t, first, up())
-	same()
+	requireState()
 	require.NoError(t, cluster.Reset(ctx, dir))
 	require.NoDirExists(t, dir)
 }
 
-func TestUpOutlivesWhoStartedIt(t *testing.T) {
+func TestUpOutlivesTheProcessThatStartedIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "up")
 	t.Cleanup(func() { require.NoError(t, cluster.Reset(context.Background(), dir)) })
 	starter := exec.Command(os.Args[0])
@@ -314,14 +316,14 @@ func TestUpOutlivesWhoStartedIt(t *testing.T) {
 	require.Equal(t, cluster.KubernetesVersion, c.Version)
 }
 
-func TestUpThatFailsLeavesNoState(t *testing.T) {
+func TestFailedUpLeavesNothingBehind(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "up")
 	_, err := cluster.Up(t.Context(), cluster.Options{APIServerFlags: []string{"--no-such-flag"}}, dir)
 	require.ErrorContains(t, err, "unknown flag: --no-such-flag")
 	require.NoDirExists(t, dir)
 }
 
-func TestOpen(t *testing.T) {
+func TestOpenUsesACopyOfTheKubeconfig(t *testing.T) {
 	shared, err := cluster.Shared()
 	require.NoError(t, err)
 	t.Setenv("KUBECONFIG", shared.Kubeconfig)
@@ -334,7 +336,7 @@ func TestOpen(t *testing.T) {
 	require.NotEqual(t, shared.Kubeconfig, c.Kubeconfig)
 	after, err := os.ReadFile(shared.Kubeconfig)
 	require.NoError(t, err)
-	require.Equal(t, before, after, "the person's own kubeconfig is not touched")
+	require.Equal(t, before, after, "the user's own kubeconfig is unchanged")
 
 	_, err = cluster.Open(t.Context(), "moon", t.TempDir(), nil)
 	require.ErrorContains(t, err, `there is no context "moon" in `+shared.Kubeconfig+"; it has workshop")
@@ -349,17 +351,17 @@ func TestOpen(t *testing.T) {
 	require.ErrorContains(t, err, `context "workshop" (https://127.0.0.1:1) does not answer: `)
 }
 
-func TestOpenTakesOneContextOnly(t *testing.T) {
+func TestOpenCopiesOneContextOnly(t *testing.T) {
 	shared, err := cluster.Shared()
 	require.NoError(t, err)
-	persons, err := clientcmd.LoadFromFile(shared.Kubeconfig)
+	users, err := clientcmd.LoadFromFile(shared.Kubeconfig)
 	require.NoError(t, err)
-	persons.Contexts["production"] = &clientcmdapi.Context{Cluster: "production", AuthInfo: "boss"}
-	persons.Clusters["production"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
-	persons.AuthInfos["boss"] = &clientcmdapi.AuthInfo{Username: "boss"}
-	persons.CurrentContext = "production"
+	users.Contexts["production"] = &clientcmdapi.Context{Cluster: "production", AuthInfo: "boss"}
+	users.Clusters["production"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	users.AuthInfos["boss"] = &clientcmdapi.AuthInfo{Username: "boss"}
+	users.CurrentContext = "production"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, clientcmd.WriteToFile(*persons, path))
+	require.NoError(t, clientcmd.WriteToFile(*users, path))
 	t.Setenv("KUBECONFIG", path)
 
 	c, err := cluster.Open(t.Context(), "workshop", t.TempDir(), nil)
@@ -374,8 +376,8 @@ func TestOpenTakesOneContextOnly(t *testing.T) {
 	require.ErrorContains(t, err, "; it has production, workshop")
 }
 
-// A server that takes the connection and says nothing, as one behind a broken tunnel does.
-func TestOpenGivesUpOnASilentServer(t *testing.T) {
+// The server accepts connections but never responds, as one behind a broken tunnel does.
+func TestOpenTimesOutOnAnUnresponsiveServer(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer silent.Close()
@@ -387,7 +389,7 @@ func TestOpenGivesUpOnASilentServer(t *testing.T) {
 	defer cancel()
 	_, err = cluster.Open(ctx, "workshop", t.TempDir(), nil)
 	require.ErrorContains(t, err, "does not answer: ")
-	require.NoError(t, ctx.Err(), "it gave up by itself")
+	require.NoError(t, ctx.Err(), "Open has a timeout of its own")
 
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
@@ -395,9 +397,9 @@ func TestOpenGivesUpOnASilentServer(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestServiceAccountConfig(t *testing.T) {
+func TestServiceAccountConfigNamesAMissingAccount(t *testing.T) {
 	shared, err := cluster.Shared()
 	require.NoError(t, err)
 	_, err = shared.ServiceAccountConfig(t.Context(), "default", "nobody")
-	require.ErrorContains(t, err, "make a token for ServiceAccount default/nobody: ")
+	require.ErrorContains(t, err, "create a token for ServiceAccount default/nobody: ")
 }

@@ -11,6 +11,7 @@ import (
 	"example.com/controllers/harness/machine"
 )
 
+// The cluster lives until Stop, and no longer than this process.
 func ExampleStart() {
 	ctx := context.Background()
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, Progress: os.Stderr})

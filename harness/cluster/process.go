@@ -19,47 +19,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say what a new cluster is like.
+// Options configure a new cluster.
 type Options struct {
-	// Nodes is the number of simulated Nodes; 0 means none.
+	// Nodes is the number of simulated Nodes (package machine) that a new cluster starts with.
 	Nodes int
-	// Progress is told how far the build of the control plane is, when it has to be built; nil is
-	// for nobody.
+	// Progress is where the progress of building the control plane is written to, if it has to be built. nil
+	// discards it.
 	Progress io.Writer
-	// APIServerFlags are further flags of kube-apiserver.
+	// APIServerFlags are additional kube-apiserver flags, which override the defaults.
 	APIServerFlags []string
 }
 
-// tempPrefix starts the names of the temporary directories of clusters.
+// tempPrefix begins the names of the data directories that Start creates in the directory for temporary files.
 const tempPrefix = "workshop-cluster-"
 
-// process is a control plane that runs.
+// process is a control plane that Start has started.
 type process struct {
 	cmd    *exec.Cmd
-	dir    string // everything it writes is in here
-	log    *os.File
-	stdin  io.Closer
-	exited chan struct{} // closed when it has
-	err    error         // how, once it has
+	dir    string        // its data directory, which is all that it writes to
+	log    *os.File      // its standard error, a file in dir
+	stdin  io.Closer     // the control plane stops when this is closed, by us or by our death
+	exited chan struct{} // closed when the process has exited
+	err    error         // how it exited; set before exited is closed
 }
 
-// ready is the line that the control plane's program prints. Its fields are documented there.
+// ready is the line that the control plane's program prints when the cluster is ready. harness/controlplane
+// documents its fields.
 type ready struct {
 	Kubeconfig, Server, Version string
 	Nodes                       int
 }
 
-// Start starts a control plane of our own and returns when its Nodes are Ready. It is thrown away
-// with all its state by [Cluster.Stop], and also when this process dies, however it dies.
+// Start starts a control plane and returns when its Nodes are Ready. [Cluster.Stop] stops it and removes its state; so
+// does the end of this process, even by SIGKILL.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	path, err := program(ctx, o.Progress)
+	path, err := programPath(ctx, o.Progress)
 	if err != nil {
 		return nil, err
 	}
-	sweep()
+	removeStale()
 	dir, err := os.MkdirTemp("", tempPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("make a directory for the cluster: %w", err)
+		return nil, fmt.Errorf("create a data directory for the cluster: %w", err)
 	}
 	c, err := launch(ctx, o, path, dir, false)
 	if err != nil {
@@ -69,8 +70,8 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Dir returns the directory of a cluster that Start started. It goes when the cluster does, so it is the
-// place for what must not be left behind. For any other cluster it is "".
+// Dir returns the data directory of a cluster that Start has started, or "" for any other. It is removed together with
+// the cluster, so it is the place for files that must not be left behind.
 func (c *Cluster) Dir() string {
 	if c.process == nil {
 		return ""
@@ -78,8 +79,8 @@ func (c *Cluster) Dir() string {
 	return c.process.dir
 }
 
-// Done returns a channel that is closed when the control plane's process has ended. It is nil, which
-// is never ready, for a cluster that this process did not start.
+// Done returns a channel that is closed when the control plane's process has exited. For a cluster that Start has not
+// started the channel is nil, so receiving from it blocks forever.
 func (c *Cluster) Done() <-chan struct{} {
 	if c.process == nil {
 		return nil
@@ -87,12 +88,13 @@ func (c *Cluster) Done() <-chan struct{} {
 	return c.process.exited
 }
 
-// Err says why the control plane's process ended, with the last lines of its log.
+// Err returns an error that says how the control plane's process exited, with the last lines of its log. It must only
+// be called when Done is closed.
 func (c *Cluster) Err() error {
 	return fmt.Errorf("the control plane ended: %w\n%s", c.process.err, logTail(c.process.log))
 }
 
-// Stop ends a cluster that Start started, and removes its directory. For any other it does nothing.
+// Stop stops a cluster that Start has started, and removes its data directory. For any other cluster it does nothing.
 func (c *Cluster) Stop() error {
 	p := c.process
 	if p == nil {
@@ -108,35 +110,36 @@ func (c *Cluster) Stop() error {
 	return errors.Join(p.log.Close(), os.RemoveAll(p.dir))
 }
 
-// Crash kills the control plane of a cluster that Start started, as kill -9 does, and starts it again on
-// what it has left, at the same address if that is still free. Who waits for [Cluster.Done] is told of the
-// end; the cluster must not be used by others meanwhile.
+// Crash kills the control plane of a cluster that Start has started with SIGKILL, and starts it again with the state
+// that it has left, at the same address if that is still free. It closes the channel that [Cluster.Done] has returned
+// before; later calls return a new one. No other method may be called at the same time.
 func (c *Cluster) Crash(ctx context.Context, o Options) error {
 	p := c.process
 	if p == nil {
-		return fmt.Errorf("%s is not ours to kill", c.Name)
+		return fmt.Errorf("crash %s: this process has not started it", c.Name)
 	}
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // it may have exited already
 	<-p.exited
 	p.stdin.Close()
-	again, err := launch(ctx, o, p.cmd.Path, p.dir, false)
+	restarted, err := launch(ctx, o, p.cmd.Path, p.dir, false)
 	if err != nil {
 		return fmt.Errorf("start the control plane again: %w", err)
 	}
-	c.process = again.process
+	c.process = restarted.process
 	return p.log.Close()
 }
 
-// launch runs the control plane's program, at path, on dir and waits until it is ready. One that stays
-// is on its own from then on.
-func launch(ctx context.Context, o Options, path, dir string, stays bool) (*Cluster, error) {
+// launch runs the control plane's program, which is at path, with the data directory dir, and waits until the cluster
+// is ready. A detached control plane outlives this process. Any other stops with it, and is the result's process.
+func launch(ctx context.Context, o Options, path, dir string, detached bool) (*Cluster, error) {
 	if o.Nodes < 0 {
 		return nil, fmt.Errorf("the number of nodes is %d; it must be 0 or more", o.Nodes)
 	}
 	if err := checkSpace(dir); err != nil {
 		return nil, err
 	}
-	// We keep it open: the program removes it with the directory, and then we show what it says.
+	// The file stays open because the program removes it together with the directory, and a failure to start is
+	// explained with its contents.
 	log, err := os.OpenFile(logFile(dir), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -148,7 +151,7 @@ func launch(ctx context.Context, o Options, path, dir string, stays bool) (*Clus
 		}
 	}()
 	args := []string{"serve", "--dir", dir, "--nodes", strconv.Itoa(o.Nodes)}
-	if !stays {
+	if !detached {
 		args = append(args, "--ephemeral", "--exit-with-stdin")
 	}
 	for _, flag := range o.APIServerFlags {
@@ -156,14 +159,14 @@ func launch(ctx context.Context, o Options, path, dir string, stays bool) (*Clus
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Stderr = log
-	// Not in our process group: Ctrl-C is for us, and we end it when we are done with it.
+	// In a session of its own, so that Ctrl-C does not reach it: it stops when this process has no more use for it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	p := &process{cmd: cmd, dir: dir, log: log, exited: make(chan struct{})}
-	if !stays {
+	if !detached {
 		if p.stdin, err = cmd.StdinPipe(); err != nil {
 			return nil, err
 		}
@@ -179,10 +182,10 @@ func launch(ctx context.Context, o Options, path, dir string, stays bool) (*Clus
 		close(p.exited)
 	}()
 
-	var said ready
+	var status ready
 	select {
 	case text := <-line:
-		if json.Unmarshal([]byte(text), &said) == nil {
+		if json.Unmarshal([]byte(text), &status) == nil {
 			break
 		}
 		<-p.exited
@@ -198,66 +201,67 @@ func launch(ctx context.Context, o Options, path, dir string, stays bool) (*Clus
 		return nil, context.Cause(ctx)
 	}
 	c := &Cluster{
-		Kubeconfig: said.Kubeconfig,
-		Version:    said.Version,
-		Nodes:      said.Nodes,
+		Kubeconfig: status.Kubeconfig,
+		Version:    status.Version,
+		Nodes:      status.Nodes,
 		Kubectl:    filepath.Dir(path),
 	}
-	if !stays {
+	if !detached {
 		c.process, keep = p, true
 	}
 	return c, nil
 }
 
-// needed is the free space, in bytes, that a control plane is not started without. Most of it is etcd's,
-// which claims some of it at once and fails in odd ways without it.
-const needed = 200 << 20
+// minFreeSpace is the disk space, in bytes, that must be free to start a control plane. etcd preallocates most of it,
+// and its errors do not say so when it cannot.
+const minFreeSpace = 200 << 20
 
+// checkSpace returns an error if the disk of dir has less than minFreeSpace left.
 func checkSpace(dir string) error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {
-		return fmt.Errorf("look for free space in %s: %w", dir, err)
+		return fmt.Errorf("determine the free space of the disk of %s: %w", dir, err)
 	}
-	if free := disk.Bavail * uint64(disk.Bsize); free < needed {
-		return fmt.Errorf("the disk of %s has %d MB left; a control plane needs %d MB. Free some first",
-			dir, free>>20, needed>>20)
+	if free := disk.Bavail * uint64(disk.Bsize); free < minFreeSpace {
+		return fmt.Errorf("the disk of %s has %d MiB left, and a control plane needs %d MiB; free some space first",
+			dir, free>>20, minFreeSpace>>20)
 	}
 	return nil
 }
 
 func logFile(dir string) string { return filepath.Join(dir, "log") }
 
-// logTail returns the last lines of a log, for a person to read.
+// logTail returns the last lines of a log, with a heading, for an error message.
 func logTail(log *os.File) string {
 	info, err := log.Stat()
 	if err != nil {
 		return fmt.Sprintf("(its log cannot be read: %v)", err)
 	}
-	const enough = 16 << 10 // bytes
-	text := make([]byte, min(enough, info.Size()))
+	const maxBytes, maxLines = 16 << 10, 15
+	text := make([]byte, min(maxBytes, info.Size()))
 	if _, err := log.ReadAt(text, info.Size()-int64(len(text))); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Sprintf("(its log cannot be read: %v)", err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	const last = 15
-	return "the last lines of its log:\n  " + strings.Join(lines[max(0, len(lines)-last):], "\n  ")
+	return "the last lines of its log:\n  " + strings.Join(lines[max(0, len(lines)-maxLines):], "\n  ")
 }
 
-// sweep removes the directories of clusters whose process was killed together with the one that
-// would have cleaned up. Those in use are locked; those just made, not yet.
-func sweep() {
-	old, err := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*"))
+// removeStale removes the data directories of clusters whose control plane was killed together with the process that
+// would have cleaned up. It skips a directory that is locked, which is in use, and one that is less than a minute
+// old, whose control plane may not have locked it yet.
+func removeStale() {
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*"))
 	if err != nil {
 		return
 	}
-	for _, dir := range old {
+	for _, dir := range dirs {
 		info, err := os.Stat(dir)
 		if err != nil || time.Since(info.ModTime()) < time.Minute {
 			continue
 		}
 		lock := flock.New(filepath.Join(dir, "lock"))
 		if locked, err := lock.TryLock(); err == nil && locked {
-			_ = os.RemoveAll(dir) // another process may be sweeping too
+			_ = os.RemoveAll(dir) // another process may be removing it, too
 			lock.Close()
 		}
 	}

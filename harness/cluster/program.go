@@ -16,20 +16,20 @@ import (
 // KubernetesVersion is the version of the embedded control plane and its kubectl.
 const KubernetesVersion = "v1.37.1"
 
-// ProgramVariable names the environment variable that may hold the path of a control plane's
-// program, to be used instead of building one.
+// ProgramVariable is the name of an environment variable with the path of a control plane's program to use
+// instead of building one. kubectl must be in the same directory.
 const ProgramVariable = "WORKSHOP_CONTROLPLANE"
 
-// program returns the path of the control plane's program. Its directory holds kubectl as well. It
-// is built if it is not there, which takes minutes the first time; progress, if it is not nil, is told
-// how far that is.
-func program(ctx context.Context, progress io.Writer) (string, error) {
+// programPath returns the path of the control plane's program; kubectl is in the same directory. It builds them
+// if their sources have changed, which takes minutes the first time, and reports that to progress, which may
+// be nil.
+func programPath(ctx context.Context, progress io.Writer) (string, error) {
 	if progress == nil {
 		progress = io.Discard
 	}
 	if path := os.Getenv(ProgramVariable); path != "" {
 		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("%s names no program: %w", ProgramVariable, err)
+			return "", fmt.Errorf("%s is not the path of a program: %w", ProgramVariable, err)
 		}
 		return path, nil
 	}
@@ -40,7 +40,7 @@ func program(ctx context.Context, progress io.Writer) (string, error) {
 	return gobuild.Build(ctx, Program(root), progress)
 }
 
-// Program describes the control plane's program in the repository at root.
+// Program describes how to build the control plane's program, and kubectl, in the repository at root.
 func Program(root string) gobuild.Program {
 	major, minor, _ := strings.Cut(strings.TrimPrefix(KubernetesVersion, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")
@@ -59,20 +59,21 @@ func Program(root string) gobuild.Program {
 		Package: ".",
 		Sources: []string{".", "../machine"},
 		LDFlags: strings.Join(flags, " "),
-		Beside:  []string{"./kubectl"}, // not the same binary: it starts in half the time
+		// kubectl is a binary of its own because it starts twice as fast as one with the control plane in it.
+		ExtraPackages: []string{"./kubectl"},
 	}
 }
 
-// Root returns the directory of this repository: the one above the working directory that has the
-// control plane in it, or else the one that the working directory's module takes the harness from.
+// Root returns the root directory of this repository: the closest ancestor of the working directory that contains
+// the control plane, or else the repository that the module of the working directory uses the harness from.
 func Root(ctx context.Context) (string, error) {
-	const sign = "harness/controlplane/go.mod"
+	const marker = "harness/controlplane/go.mod"
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, sign)); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, marker)); err == nil {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
@@ -82,10 +83,10 @@ func Root(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "example.com/controllers/harness").Output()
 	if err == nil {
 		root := filepath.Dir(strings.TrimSpace(string(out)))
-		if _, err := os.Stat(filepath.Join(root, sign)); err == nil {
+		if _, err := os.Stat(filepath.Join(root, marker)); err == nil {
 			return root, nil
 		}
 	}
-	return "", errors.New("the source of the control plane is not found; run this inside the workshop's repository, " +
-		"or set " + ProgramVariable + " to a built control plane")
+	return "", errors.New("the source of the control plane is not in this directory or above it; run this inside of the workshop's repository, " +
+		"or set " + ProgramVariable + " to the path of a built control plane")
 }

@@ -12,9 +12,8 @@ import (
 	"example.com/controllers/harness/cluster"
 )
 
-// A package of this repository that the program is built from, but that is not among its sources,
-// could change and the old program would still be used.
-func TestProgramSourcesAreAllOfThem(t *testing.T) {
+// If a package of the program is not among its sources, a change of it does not cause a new build.
+func TestProgramSourcesAreComplete(t *testing.T) {
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)
 	program := cluster.Program(root)
@@ -26,11 +25,12 @@ func TestProgramSourcesAreAllOfThem(t *testing.T) {
 	dirs := strings.Fields(string(out))
 	require.Contains(t, dirs, program.Dir)
 	for _, dir := range dirs {
-		require.True(t, within(dir, program.Dir, program.Sources), "%s is not in %v", dir, program.Sources)
+		require.True(t, isWithin(dir, program.Dir, program.Sources), "add %s to the sources in cluster.Program: %v", dir, program.Sources)
 	}
 }
 
-func within(dir, base string, sources []string) bool {
+// isWithin reports whether dir is one of the sources, which are relative to base, or in one of them.
+func isWithin(dir, base string, sources []string) bool {
 	for _, source := range sources {
 		relative, err := filepath.Rel(filepath.Join(base, source), dir)
 		if err == nil && !strings.HasPrefix(relative, "..") {

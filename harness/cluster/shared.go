@@ -6,17 +6,18 @@ import (
 	"sync"
 )
 
-// SharedVariable names the environment variable with the kubeconfig of a cluster that all tests of a
-// run share. Where it is not set, each test process starts one of its own.
+// SharedVariable is the name of an environment variable with the kubeconfig of a running cluster that [Shared]
+// uses, so that all test processes share it.
 const SharedVariable = "WORKSHOP_KUBECONFIG"
 
-// Shared returns the cluster that the tests of this process share, with at least three Nodes. It ends
-// with the process. Tests keep out of each other's way with a namespace each, and leave the Nodes alone.
+// Shared returns the cluster that the tests of this process share: the one of [SharedVariable], or else one with
+// three Nodes that it starts on the first call and that ends with the process. Each test uses a namespace of its
+// own and does not change the Nodes.
 var Shared = sync.OnceValues(func() (*Cluster, error) {
 	ctx := context.Background()
 	path := os.Getenv(SharedVariable)
 	if path == "" {
 		return Start(ctx, Options{Nodes: 3, Progress: os.Stderr})
 	}
-	return openFile(ctx, path)
+	return openKubeconfig(ctx, path)
 })

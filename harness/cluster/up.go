@@ -15,27 +15,27 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// ErrNotUp is returned when a cluster that should be running is not.
+// ErrNotUp is the error of functions that need a running cluster when there is none.
 var ErrNotUp = errors.New("no cluster is up")
 
-// ErrAlreadyUp is returned by Up when the cluster is running.
+// ErrAlreadyUp is the error of [Up] when the cluster is running.
 var ErrAlreadyUp = errors.New("the cluster is already up")
 
-// Up starts a control plane on dir that outlives this process. What dir holds of an earlier one goes
-// on as it was, its Nodes included.
+// Up starts a control plane that outlives this process. dir is its data directory. If dir contains an earlier
+// cluster, that cluster continues as it was, including its Nodes; Options.Nodes then has no effect.
 func Up(ctx context.Context, o Options, dir string) (*Cluster, error) {
-	path, err := program(ctx, o.Progress)
+	path, err := programPath(ctx, o.Progress)
 	if err != nil {
 		return nil, err
 	}
 	_, err = os.Stat(dir)
 	isNew := errors.Is(err, os.ErrNotExist)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the cluster's directory: %w", err)
+		return nil, fmt.Errorf("create the cluster's data directory: %w", err)
 	}
-	// Two at once would both find it down; the program's own lock lets in one of them, but this
-	// gives the other a better sentence.
-	if running(dir) {
+	// The program locks dir itself, so this check only makes for a better error message. Two concurrent calls may
+	// both pass it.
+	if isRunning(dir) {
 		return nil, ErrAlreadyUp
 	}
 	c, err := launch(ctx, o, path, dir, true)
@@ -49,36 +49,36 @@ func Up(ctx context.Context, o Options, dir string) (*Cluster, error) {
 	return c, nil
 }
 
-// Find returns the cluster that runs on dir.
+// Find returns the running cluster whose data directory is dir, or ErrNotUp.
 func Find(ctx context.Context, dir string, progress io.Writer) (*Cluster, error) {
-	if !running(dir) {
+	if !isRunning(dir) {
 		return nil, ErrNotUp
 	}
-	path, err := program(ctx, progress)
+	path, err := programPath(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{Kubeconfig: adminKubeconfig(dir), Name: "the cluster of make up", Kubectl: filepath.Dir(path)}
-	if err := c.look(ctx); err != nil {
-		return nil, fmt.Errorf("the control plane in %s runs but does not answer: %w; its log is %s", dir, err, logFile(dir))
+	if err := c.probe(ctx); err != nil {
+		return nil, fmt.Errorf("the control plane in %s is running but does not answer: %w; its log is %s", dir, err, logFile(dir))
 	}
 	return c, nil
 }
 
-// Down ends the control plane on dir and keeps its state.
+// Down stops the control plane on dir and keeps its state.
 func Down(ctx context.Context, dir string) error {
 	return end(ctx, dir, syscall.SIGTERM)
 }
 
-// Kill ends the control plane on dir as a crash does, without a moment to say goodbye. Its state is kept:
-// [Up] goes on with it, at the same address if that is still free.
+// Kill kills the control plane on dir with SIGKILL, as in a crash. Its state is kept: [Up] continues with it, at the
+// same address if that is still free.
 func Kill(ctx context.Context, dir string) error {
 	return end(ctx, dir, syscall.SIGKILL)
 }
 
-// end sends a signal to the control plane on dir until it has ended; one that takes too long is killed.
+// end sends the signal to the control plane on dir and waits until it has exited. After 3 s it sends SIGKILL.
 func end(ctx context.Context, dir string, signal syscall.Signal) error {
-	if !running(dir) {
+	if !isRunning(dir) {
 		return ErrNotUp
 	}
 	pid, err := pidOf(dir)
@@ -86,9 +86,9 @@ func end(ctx context.Context, dir string, signal syscall.Signal) error {
 		return err
 	}
 	kill := time.Now().Add(3 * time.Second)
-	for running(dir) {
+	for isRunning(dir) {
 		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("end the control plane (process %d): %w", pid, err)
+			return fmt.Errorf("stop the control plane (process %d): %w", pid, err)
 		}
 		if time.Now().After(kill) {
 			signal = syscall.SIGKILL
@@ -102,7 +102,7 @@ func end(ctx context.Context, dir string, signal syscall.Signal) error {
 	return nil
 }
 
-// Reset ends the control plane on dir, if one runs, and throws its state away.
+// Reset stops the control plane on dir, if it is running, and removes dir.
 func Reset(ctx context.Context, dir string) error {
 	if err := Down(ctx, dir); err != nil && !errors.Is(err, ErrNotUp) {
 		return err
@@ -110,15 +110,15 @@ func Reset(ctx context.Context, dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// running says whether a control plane runs on dir: it holds the lock there for as long as it lives.
-func running(dir string) bool {
+// isRunning reports whether a control plane is running on dir. It holds a lock in dir for as long as it lives.
+func isRunning(dir string) bool {
 	path := filepath.Join(dir, "lock")
 	if _, err := os.Stat(path); err != nil {
 		return false
 	}
 	lock := flock.New(path)
 	defer lock.Close()
-	locked, err := lock.TryRLock() // shared, so that two who look at once do not take each other for it
+	locked, err := lock.TryRLock() // shared, so that concurrent calls do not take each other for a control plane
 	return err == nil && !locked
 }
 
@@ -127,7 +127,7 @@ func adminKubeconfig(dir string) string { return filepath.Join(dir, "admin.kubec
 func pidOf(dir string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "pid"))
 	if err != nil {
-		return 0, fmt.Errorf("find the control plane's process: %w", err)
+		return 0, fmt.Errorf("read the control plane's process ID: %w", err)
 	}
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }

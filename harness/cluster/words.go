@@ -10,14 +10,15 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-func list(names []string, none string) string {
+// joinNames joins names with commas. If there are none, it returns none.
+func joinNames(names []string, none string) string {
 	if len(names) == 0 {
 		return none
 	}
 	return strings.Join(names, ", ")
 }
 
-// describe names the files that a kubeconfig is read from.
-func describe(rules *clientcmd.ClientConfigLoadingRules) string {
+// kubeconfigFiles lists the files that kubeconfigs are loaded from.
+func kubeconfigFiles(rules *clientcmd.ClientConfigLoadingRules) string {
 	return strings.Join(rules.Precedence, ", ")
 }

@@ -1,8 +1,11 @@
-// Package environ makes the environments of the programs that the harness runs.
+// Package environ builds the environments of the programs that the harness runs.
 //
-// A controller under torture may ignore the flags that it is given, and a page may run any command. Whatever they
-// do, they must not find a cluster, or an account with a cloud, of the person who runs them. So their environment is
-// made from nothing: [Isolated] keeps what says how programs run on this machine, and gives them a HOME of their own.
+//   - An isolated program finds no cluster and no cloud account of the user: no variable and no file in its HOME
+//     leads to one.
+//   - It runs as the user's other programs do: PATH, terminal, locale and certificates are the same.
+//
+// A controller under torture may ignore its flags, and a page may run any command, so it is not enough to give them
+// a kubeconfig. [Isolated] therefore starts from an empty environment and inherits only what is known to be harmless.
 package environ
 
 import (
@@ -18,35 +21,35 @@ import (
 	"strings"
 )
 
-// kept are the variables that an isolated program gets from ours. None of them names a cluster, an account, or a
-// file that could hold one.
-var kept = []string{
+// inherited lists the variables that an isolated program inherits. None of them names a cluster or an account, or a
+// file that could contain credentials for one.
+var inherited = []string{
 	"PATH", "TMPDIR", "USER", "LOGNAME", "SHELL", "TZ",
 	"TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE",
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 	"GOCOVERDIR", "GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GORACE", "GOTRACEBACK",
 }
 
-// Isolated returns an environment in which client-go, kubectl and the clients of clouds find nothing. HOME is home,
-// which is made if it is not there. names are further variables of ours that the program gets, if they are set.
-// The caller adds the one cluster that the program may use.
+// Isolated returns an environment in which client-go, kubectl and cloud clients find neither a cluster nor an account.
+// HOME is the directory home, which is created if it does not exist. names are additional variables to inherit if
+// they are set. The caller adds what leads to the one cluster that the program may use.
 func Isolated(home string, names ...string) ([]string, error) {
-	if err := makeHome(home); err != nil {
-		return nil, fmt.Errorf("make a home directory for a program: %w", err)
+	if err := createHome(home); err != nil {
+		return nil, fmt.Errorf("create a home directory for an isolated program: %w", err)
 	}
 	env := []string{"HOME=" + home}
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if slices.Contains(kept, name) || strings.HasPrefix(name, "LC_") || slices.Contains(names, name) {
+		if slices.Contains(inherited, name) || strings.HasPrefix(name, "LC_") || slices.Contains(names, name) {
 			env = append(env, variable)
 		}
 	}
 	return env, nil
 }
 
-// makeHome makes a home directory. In it, the go command is told to count nothing: it does that in a process that
-// outlives it, and would write to the directory when that is being removed.
-func makeHome(home string) error {
+// createHome creates a home directory in which the go command's telemetry is off. Telemetry runs in a process that
+// outlives the go command, and would write to the directory while it is being removed.
+func createHome(home string) error {
 	config := filepath.Join(home, ".config")
 	if runtime.GOOS == "darwin" {
 		config = filepath.Join(home, "Library", "Application Support")
@@ -58,8 +61,9 @@ func makeHome(home string) error {
 	return os.WriteFile(filepath.Join(telemetry, "mode"), []byte("off"), 0o600)
 }
 
-// GoCommand returns what the go command needs in an isolated environment to go on with our settings, our downloaded
-// modules and our build cache, which it would otherwise look for below HOME. Without a go command it is empty.
+// GoCommand returns the variables with which the go command, in an isolated environment, uses the same settings,
+// downloaded modules and build cache as ours. It would otherwise look for them in the new HOME. If there is no go
+// command on the PATH, the result is empty.
 func GoCommand(ctx context.Context) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "-json", "GOCACHE", "GOENV", "GOMODCACHE", "GOPATH").Output()
 	if errors.Is(err, exec.ErrNotFound) {

@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leads are variables that lead to a cluster or an account.
-var leads = []string{
+// credentialVariables are examples of variables that lead to a cluster or an account.
+var credentialVariables = []string{
 	"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBERNETES_MASTER", "KUBE_CONTEXT", "KUBE_FEATURE_X",
 	"OS_CLOUD", "OS_AUTH_URL", "OS_CLIENT_CONFIG_FILE", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "GOOGLE_APPLICATION_CREDENTIALS",
 	"CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR", "XDG_CONFIG_HOME", "DOCKER_HOST", "SSH_AUTH_SOCK", "WORKSHOP_KUBECONFIG", "HTTPS_PROXY",
 	"USE_EXISTING_CLUSTER",
 }
 
-func TestIsolated(t *testing.T) {
-	for _, name := range append(leads, "LC_ALL", "NAMED") {
+func TestIsolatedInheritsNoCredentials(t *testing.T) {
+	for _, name := range append(credentialVariables, "LC_ALL", "NAMED") {
 		t.Setenv(name, "the caller's")
 	}
 	t.Setenv("HOME", "the caller's")
@@ -45,25 +45,24 @@ func TestIsolated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err = Isolated(filepath.Join(file, "home"))
-	require.ErrorContains(t, err, "make a home directory for a program: ")
+	require.ErrorContains(t, err, "create a home directory for an isolated program: ")
 }
 
-// An isolated go command goes on with the same caches.
-func TestGoCommand(t *testing.T) {
+func TestIsolatedGoCommandUsesTheSameCaches(t *testing.T) {
 	settings, err := GoCommand(t.Context())
 	require.NoError(t, err)
 	home := t.TempDir()
 	isolated, err := Isolated(home)
 	require.NoError(t, err)
-	ask := func(env []string) string {
+	goEnv := func(env []string) string {
 		cmd := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOENV", "GOFLAGS", "GOMODCACHE", "GOPATH", "GOPROXY", "GOTOOLCHAIN")
 		cmd.Env = env
 		out, err := cmd.Output()
 		require.NoError(t, err)
 		return string(out)
 	}
-	require.Equal(t, ask(os.Environ()), ask(slices.Concat(isolated, settings)))
-	require.NoDirExists(t, filepath.Join(home, ".config", "go", "telemetry", "local"), "the go command counts")
+	require.Equal(t, goEnv(os.Environ()), goEnv(slices.Concat(isolated, settings)))
+	require.NoDirExists(t, filepath.Join(home, ".config", "go", "telemetry", "local"), "the go command has collected telemetry")
 
 	t.Setenv("PATH", t.TempDir())
 	settings, err = GoCommand(t.Context())

@@ -1,5 +1,9 @@
-// Package gobuild builds Go programs, says how far it is, and keeps what it has built: a program
-// whose sources have not changed is not built again, and not even looked at by the go command.
+// Package gobuild builds the Go programs of this repository and caches the binaries.
+//
+//   - A program is built when its sources, the Go version or the build settings have changed, and only then.
+//   - A cached binary is found without running "go build", in milliseconds.
+//   - Processes that need the same program at the same time build it once.
+//   - A build that fails or is interrupted leaves nothing behind.
 package gobuild
 
 import (
@@ -26,39 +30,40 @@ import (
 	"example.com/controllers/harness/testinput"
 )
 
-// Program is a main package of a module of this repository.
+// Program describes a main package of this repository and how to build it.
 type Program struct {
-	// Name is what the binary is called, and what progress lines call it.
+	// Name is the name of the binary, and of the program in messages.
 	Name string
-	// Dir is the directory of the program's module; Package is relative to it ("." or "./cmd/x").
+	// Dir is the directory of the program's module. Package is the main package, relative to Dir, such as "./cmd/x".
 	Dir, Package string
-	// Sources are the directories, relative to Dir, whose files the program is built from.
+	// Sources are the files and directories, relative to Dir, that the program is built from. A change of any other
+	// file causes no new build.
 	Sources []string
-	// LDFlags are flags of the linker.
+	// LDFlags are flags for the linker.
 	LDFlags string
-	// Beside are further main packages of the module, relative to Dir, whose binaries are built with it and lie beside
-	// it. Each is named after its directory.
-	Beside []string
+	// ExtraPackages are more main packages of the module, relative to Dir. Their binaries, each named after its
+	// package's directory, are built into the directory of the program's.
+	ExtraPackages []string
 }
 
-// kept is how many builds of one program stay in the cache: those of a few clones and branches.
-const kept = 3
+// maxBuilds is how many builds of one program stay in the cache. It leaves room for a few clones and branches.
+const maxBuilds = 3
 
-// CacheDir returns the directory that builds are kept in: WORKSHOP_CACHE, or a place in the user's
-// cache directory.
+// CacheDir returns the directory of the cache: WORKSHOP_CACHE, or by default a directory in the user's cache
+// directory. It need not exist.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("WORKSHOP_CACHE"); dir != "" {
 		return dir, nil
 	}
 	base, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find a directory for builds: %w; set WORKSHOP_CACHE to one", err)
+		return "", fmt.Errorf("find a directory to cache builds in: %w; set WORKSHOP_CACHE to one", err)
 	}
 	return filepath.Join(base, "controllers-workshop"), nil
 }
 
-// Env returns what the commands of an isolated environment (package environ) need to find our builds, and those of the
-// go command, instead of making them again below their own HOME.
+// Env returns the variables with which commands in an isolated environment (package environ) use the same cache, and
+// the go command's, instead of building everything again in their own HOME.
 func Env(ctx context.Context) ([]string, error) {
 	dir, err := CacheDir()
 	if err != nil {
@@ -68,15 +73,15 @@ func Env(ctx context.Context) ([]string, error) {
 	return append(env, "WORKSHOP_CACHE="+dir), err
 }
 
-// Build returns the path of the program's binary and builds it first if it has to. What it is doing
-// goes to progress; nothing is written there when there is nothing to do. Several processes may ask
-// for the same program at once: one builds, the others wait.
+// Build returns the path of the program's binary, which it builds if it is not in the cache. It writes what it is
+// doing to progress, and nothing if the binary is in the cache. If another process is building the program already,
+// Build waits for it.
 func Build(ctx context.Context, p Program, progress io.Writer) (string, error) {
 	environment, err := goEnvironment(ctx, p.Dir)
 	if err != nil {
 		return "", err
 	}
-	key, err := p.key(environment)
+	key, err := p.cacheKey(environment)
 	if err != nil {
 		return "", err
 	}
@@ -87,43 +92,43 @@ func Build(ctx context.Context, p Program, progress io.Writer) (string, error) {
 	programs := filepath.Join(cache, p.Name)
 	dir := filepath.Join(programs, key)
 	binary := filepath.Join(dir, p.Name)
-	if isThere(binary) {
-		touch(dir)
+	if exists(binary) {
+		markUsed(dir)
 		return binary, nil
 	}
 
 	if err := os.MkdirAll(programs, 0o755); err != nil {
-		return "", fmt.Errorf("keep the build of %s: %w; set WORKSHOP_CACHE to a directory that can be written", p.Name, err)
+		return "", fmt.Errorf("cache the build of %s: %w; set WORKSHOP_CACHE to a writable directory", p.Name, err)
 	}
 	lock := flock.New(filepath.Join(programs, "lock"))
 	if locked, err := lock.TryLock(); err != nil {
 		return "", fmt.Errorf("lock %s: %w", programs, err)
 	} else if !locked {
-		fmt.Fprintf(progress, "%s: waiting for another build of it\n", p.Name)
+		fmt.Fprintf(progress, "%s: waiting for another process that is building it\n", p.Name)
 		if _, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil {
-			return "", fmt.Errorf("wait for another build of %s: %w", p.Name, err)
+			return "", fmt.Errorf("wait for another process that is building %s: %w", p.Name, err)
 		}
 	}
 	defer lock.Unlock()
-	if isThere(binary) {
+	if exists(binary) {
 		return binary, nil
 	}
 	partial := dir + ".partial"
 	if err := errors.Join(os.RemoveAll(partial), os.Mkdir(partial, 0o755)); err != nil {
-		return "", fmt.Errorf("keep the build of %s: %w", p.Name, err)
+		return "", fmt.Errorf("cache the build of %s: %w", p.Name, err)
 	}
 	defer os.RemoveAll(partial)
 	if err := p.compile(ctx, partial, progress); err != nil {
 		return "", err
 	}
 	if err := os.Rename(partial, dir); err != nil {
-		return "", fmt.Errorf("keep the build of %s: %w", p.Name, err)
+		return "", fmt.Errorf("cache the build of %s: %w", p.Name, err)
 	}
 	return binary, prune(programs)
 }
 
-// goEnvironment returns what of the go command's settings changes a build, and the first error that
-// a missing or too old Go would give.
+// goEnvironment returns the go command's settings that affect a build. It is the first to run the go command, so it
+// reports a Go that is missing or too old.
 func goEnvironment(ctx context.Context, dir string) (string, error) {
 	cmd := goCommand(ctx, dir, "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS", "GOEXPERIMENT")
 	var stderr strings.Builder
@@ -138,7 +143,7 @@ func goEnvironment(ctx context.Context, dir string) (string, error) {
 	return "", fmt.Errorf("go env in %s: %w\n%s", dir, err, strings.TrimSpace(stderr.String()))
 }
 
-// goCommand makes a go command that sees the program's module alone, and needs no C compiler.
+// goCommand returns a go command that ignores the workspace and needs no C compiler.
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -147,17 +152,17 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// key names a build: a hash of everything that goes into it.
-func (p Program) key(environment string) (string, error) {
+// cacheKey returns a hash of everything that goes into the build.
+func (p Program) cacheKey(environment string) (string, error) {
 	hash := sha256.New()
-	fmt.Fprintln(hash, environment, p.Package, p.LDFlags, p.Beside)
+	fmt.Fprintln(hash, environment, p.Package, p.LDFlags, p.ExtraPackages)
 	for _, source := range p.Sources {
 		root := filepath.Join(p.Dir, source)
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".md") {
 				return err
 			}
-			testinput.DeclareOnly(path) // a test that runs the program depends on it
+			testinput.DeclareOnly(path) // a test that runs the program depends on its sources
 			if entry.IsDir() {
 				return nil
 			}
@@ -176,10 +181,10 @@ func (p Program) key(environment string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:16], nil
 }
 
-// packages are the main packages that a build makes binaries of.
-func (p Program) packages() []string { return append([]string{p.Package}, p.Beside...) }
+// packages returns all main packages of the build.
+func (p Program) packages() []string { return append([]string{p.Package}, p.ExtraPackages...) }
 
-// compile builds the program, and what lies beside it, into the directory dir.
+// compile builds the binaries of all packages into dir.
 func (p Program) compile(ctx context.Context, dir string, progress io.Writer) error {
 	line := newProgressLine(progress, p.Name)
 	defer line.close()
@@ -188,27 +193,27 @@ func (p Program) compile(ctx context.Context, dir string, progress io.Writer) er
 		return err
 	}
 	line.total = len(stale)
-	out := dir + string(filepath.Separator) // a directory, for several binaries
-	if len(p.Beside) == 0 {
+	// With several packages, go build needs a directory, and names each binary after its package.
+	out := dir + string(filepath.Separator)
+	if len(p.ExtraPackages) == 0 {
 		out += p.Name
 	}
 	cmd := goCommand(ctx, p.Dir, append([]string{"build", "-v", "-o", out, "-ldflags", p.LDFlags}, p.packages()...)...)
-	cmd.Env = append(cmd.Env, "GOTMPDIR="+dir) // which is removed if the build is interrupted
+	cmd.Env = append(cmd.Env, "GOTMPDIR="+dir) // dir is removed even if the build is interrupted
 	failure, err := run(ctx, cmd, func(text string) {
 		if stale[text] {
-			line.count++
+			line.compiled++
 		}
 		line.show(text)
 	})
 	if err != nil {
-		return p.failed(ctx, failure, err)
+		return p.buildError(ctx, failure, err)
 	}
 	line.done()
 	return nil
 }
 
-// stalePackages returns the packages that a build would have to compile. It downloads the modules
-// that are missing.
+// stalePackages returns the import paths of the packages that a build has to compile. It downloads missing modules.
 func (p Program) stalePackages(ctx context.Context, line *progressLine) (map[string]bool, error) {
 	cmd := goCommand(ctx, p.Dir, append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, p.packages()...)...)
 	var out bytes.Buffer
@@ -217,11 +222,11 @@ func (p Program) stalePackages(ctx context.Context, line *progressLine) (map[str
 	failure, err := run(ctx, cmd, func(text string) {
 		if strings.HasPrefix(text, "go: downloading ") {
 			downloads++
-			line.say(fmt.Sprintf("downloading modules (%d)", downloads))
+			line.print(fmt.Sprintf("downloading modules (%d)", downloads))
 		}
 	})
 	if err != nil {
-		return nil, p.failed(ctx, failure, err)
+		return nil, p.buildError(ctx, failure, err)
 	}
 	stale := map[string]bool{}
 	for name := range strings.FieldsSeq(out.String()) {
@@ -230,8 +235,8 @@ func (p Program) stalePackages(ctx context.Context, line *progressLine) (map[str
 	return stale, nil
 }
 
-// run runs cmd, hands each line of its standard error to each, and returns those that belong to a
-// failure.
+// run runs cmd and calls each with every line of its standard error as it is written. failure is the last of those
+// lines that explain a failure: neither names of packages nor downloads.
 func run(ctx context.Context, cmd *exec.Cmd, each func(line string)) (failure string, err error) {
 	reader, writer := io.Pipe()
 	cmd.Stderr = writer
@@ -249,21 +254,22 @@ func run(ctx context.Context, cmd *exec.Cmd, each func(line string)) (failure st
 	err = cmd.Run()
 	writer.Close()
 	lines := <-scanned
-	// The names of packages that compiled, and modules that came, are no news.
 	lines = slices.DeleteFunc(lines, func(line string) bool {
 		return !strings.Contains(line, " ") || strings.HasPrefix(line, "go: downloading ")
 	})
 	return strings.Join(lines[max(0, len(lines)-20):], "\n"), err
 }
 
-func (p Program) failed(ctx context.Context, output string, err error) error {
+// buildError wraps err with the program's name and the go command's output. After a cancellation it is the cause of
+// that instead.
+func (p Program) buildError(ctx context.Context, output string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return fmt.Errorf("build %s in %s: %w\n%s", p.Name, p.Dir, err, output)
 }
 
-// prune removes the builds that have not been used for longest, but for the few that are kept.
+// prune removes all builds in the directory programs except the maxBuilds that were used last.
 func prune(programs string) error {
 	entries, err := os.ReadDir(programs)
 	if err != nil {
@@ -281,19 +287,19 @@ func prune(programs string) error {
 	}
 	slices.SortFunc(builds, func(a, b build) int { return b.used.Compare(a.used) })
 	var errs []error
-	for _, old := range builds[min(kept, len(builds)):] {
+	for _, old := range builds[min(maxBuilds, len(builds)):] {
 		errs = append(errs, os.RemoveAll(old.path))
 	}
 	return errors.Join(errs...)
 }
 
-func isThere(path string) bool {
+func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// touch marks a build as used, for prune. That it may fail on a read-only cache is no harm.
-func touch(dir string) {
+// markUsed tells prune that a build has just been used. Errors do not matter: a read-only cache is not pruned either.
+func markUsed(dir string) {
 	now := time.Now()
 	_ = os.Chtimes(dir, now, now)
 }

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newProgram returns a program that prints text, in a module of its own, and an empty cache.
+// newProgram returns a program that prints text, in a module of its own, and sets up an empty cache.
 func newProgram(t *testing.T, text string) Program {
 	t.Helper()
 	t.Setenv("WORKSHOP_CACHE", t.TempDir())
@@ -29,6 +29,7 @@ func newProgram(t *testing.T, text string) Program {
 	return p
 }
 
+// setText changes the program's source so that it prints text.
 func setText(t *testing.T, p Program, text string) {
 	t.Helper()
 	write(t, filepath.Join(p.Dir, "main.go"), "package main\n\nimport \"fmt\"\n\nvar more string\n\nfunc main() { fmt.Print(\""+text+"\", more) }\n")
@@ -39,18 +40,18 @@ func write(t *testing.T, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// build builds the program, runs it, and returns what the program and the build said.
+// build builds the program, runs it, and returns the output of both.
 func build(t *testing.T, p Program) (output, progress string) {
 	t.Helper()
-	var said bytes.Buffer
-	path, err := Build(t.Context(), p, &said)
+	var out bytes.Buffer
+	path, err := Build(t.Context(), p, &out)
 	require.NoError(t, err)
-	out, err := exec.Command(path).Output()
+	text, err := exec.Command(path).Output()
 	require.NoError(t, err)
-	return string(out), said.String()
+	return string(text), out.String()
 }
 
-func TestBuildsOnce(t *testing.T) {
+func TestBuildsOnlyWhenSourcesOrFlagsHaveChanged(t *testing.T) {
 	p := newProgram(t, "one")
 	output, progress := build(t, p)
 	require.Equal(t, "one", output)
@@ -58,7 +59,7 @@ func TestBuildsOnce(t *testing.T) {
 
 	output, progress = build(t, p)
 	require.Equal(t, "one", output)
-	require.Empty(t, progress, "nothing has changed")
+	require.Empty(t, progress, "nothing has changed, so nothing is built")
 
 	setText(t, p, "two")
 	output, progress = build(t, p)
@@ -67,24 +68,23 @@ func TestBuildsOnce(t *testing.T) {
 
 	setText(t, p, "one")
 	_, progress = build(t, p)
-	require.Empty(t, progress, "the first build is still there")
+	require.Empty(t, progress, "the first build is still in the cache")
 
 	write(t, filepath.Join(p.Dir, "main_test.go"), "package main")
 	write(t, filepath.Join(p.Dir, "README.md"), "words")
 	_, progress = build(t, p)
-	require.Empty(t, progress, "tests and prose are no part of the program")
+	require.Empty(t, progress, "tests and Markdown are not part of the program")
 
 	p.LDFlags = "-X main.more=!"
 	output, _ = build(t, p)
 	require.Equal(t, "one!", output)
 }
 
-// Several binaries of one module are one build.
-func TestBeside(t *testing.T) {
+func TestExtraPackagesAreBuiltIntoTheSameDirectory(t *testing.T) {
 	p := newProgram(t, "one")
 	require.NoError(t, os.Mkdir(filepath.Join(p.Dir, "second"), 0o700))
 	write(t, filepath.Join(p.Dir, "second", "main.go"), "package main\n\nfunc main() { print(2) }\n")
-	p.Beside = []string{"./second"}
+	p.ExtraPackages = []string{"./second"}
 	output, _ := build(t, p)
 	require.Equal(t, "one", output)
 	path, err := Build(t.Context(), p, new(bytes.Buffer))
@@ -94,7 +94,7 @@ func TestBeside(t *testing.T) {
 	require.Equal(t, "2", string(out))
 }
 
-func TestKeepsTheLastBuilds(t *testing.T) {
+func TestCacheKeepsTheMostRecentBuilds(t *testing.T) {
 	p := newProgram(t, "")
 	texts := []string{"a", "b", "c", "d", "e"}
 	for _, text := range texts {
@@ -103,23 +103,23 @@ func TestKeepsTheLastBuilds(t *testing.T) {
 	}
 	builds, err := filepath.Glob(filepath.Join(os.Getenv("WORKSHOP_CACHE"), "program", "*", "program"))
 	require.NoError(t, err)
-	require.Len(t, builds, kept)
+	require.Len(t, builds, maxBuilds)
 	setText(t, p, "e")
 	_, progress := build(t, p)
-	require.Empty(t, progress, "the last build is one of them")
+	require.Empty(t, progress, "the most recent build is one of them")
 }
 
-func TestSeveralAtOnceBuildOnce(t *testing.T) {
+func TestConcurrentCallsBuildOnce(t *testing.T) {
 	p := newProgram(t, "one")
 	var builds sync.Map
 	var group sync.WaitGroup
 	for i := range 4 {
 		group.Go(func() {
-			var said bytes.Buffer
-			if _, err := Build(t.Context(), p, &said); err != nil {
+			var progress bytes.Buffer
+			if _, err := Build(t.Context(), p, &progress); err != nil {
 				t.Error(err)
 			}
-			if strings.Contains(said.String(), "built program in ") {
+			if strings.Contains(progress.String(), "built program in ") {
 				builds.Store(i, true)
 			}
 		})
@@ -130,7 +130,7 @@ func TestSeveralAtOnceBuildOnce(t *testing.T) {
 	require.Equal(t, 1, count)
 }
 
-func TestSaysWhatIsWrong(t *testing.T) {
+func TestErrorsSayWhatIsWrong(t *testing.T) {
 	t.Run("code that does not compile", func(t *testing.T) {
 		p := newProgram(t, "one")
 		write(t, filepath.Join(p.Dir, "main.go"), "package main\n\nfunc main() { undefined() }\n")
@@ -148,19 +148,19 @@ func TestSaysWhatIsWrong(t *testing.T) {
 		_, err := Build(t.Context(), p, new(bytes.Buffer))
 		require.ErrorContains(t, err, "requires go >= 1.999.0")
 	})
-	t.Run("no Go", func(t *testing.T) {
+	t.Run("no go command on the PATH", func(t *testing.T) {
 		p := newProgram(t, "one")
 		t.Setenv("PATH", t.TempDir())
 		_, err := Build(t.Context(), p, new(bytes.Buffer))
 		require.ErrorContains(t, err, "there is no go command on the PATH; install Go 1.26")
 	})
-	t.Run("a cache that cannot be written", func(t *testing.T) {
+	t.Run("a cache that is not writable", func(t *testing.T) {
 		p := newProgram(t, "one")
 		file := filepath.Join(t.TempDir(), "file")
 		write(t, file, "")
 		t.Setenv("WORKSHOP_CACHE", filepath.Join(file, "cache"))
 		_, err := Build(t.Context(), p, new(bytes.Buffer))
-		require.ErrorContains(t, err, "set WORKSHOP_CACHE to a directory that can be written")
+		require.ErrorContains(t, err, "set WORKSHOP_CACHE to a writable directory")
 	})
 	t.Run("missing sources", func(t *testing.T) {
 		p := newProgram(t, "one")
@@ -168,7 +168,7 @@ func TestSaysWhatIsWrong(t *testing.T) {
 		_, err := Build(t.Context(), p, new(bytes.Buffer))
 		require.ErrorContains(t, err, "read the sources of program")
 	})
-	t.Run("an interrupt", func(t *testing.T) {
+	t.Run("an interrupted build returns the cause", func(t *testing.T) {
 		p := newProgram(t, "one")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("Ctrl-C")
@@ -177,7 +177,7 @@ func TestSaysWhatIsWrong(t *testing.T) {
 	})
 }
 
-// cancelOn calls a function when a text is written to it.
+// cancelOn is a writer that calls cancel when something that contains text is written to it.
 type cancelOn struct {
 	text   string
 	cancel func()
@@ -190,16 +190,16 @@ func (c cancelOn) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func TestProgressLine(t *testing.T) {
+func TestProgressIsOneLineOnATerminalAndFewElsewhere(t *testing.T) {
 	var out bytes.Buffer
 	line := newProgressLine(&out, "thing")
 	line.total = 3
-	line.count = 1
+	line.compiled = 1
 	line.show("some/package")
-	line.count = 2
-	line.show("other/package") // too soon to say something again
-	line.shown = time.Now().Add(-time.Hour)
-	line.count = 3
+	line.compiled = 2
+	line.show("other/package") // too soon after the last line
+	line.printed = time.Now().Add(-time.Hour)
+	line.compiled = 3
 	line.show("last/package")
 	line.done()
 	line.close()
@@ -211,7 +211,7 @@ func TestProgressLine(t *testing.T) {
 
 	out.Reset()
 	line = newProgressLine(&out, "thing")
-	line.terminal, line.total, line.count = true, 3, 1
+	line.terminal, line.total, line.compiled = true, 3, 1
 	line.show("some/package")
 	line.done()
 	line.close()

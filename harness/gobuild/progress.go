@@ -9,17 +9,17 @@ import (
 	"golang.org/x/term"
 )
 
-// progressLine shows how far a build is: on a terminal one line that moves, elsewhere a line now and
-// then.
+// progressLine shows the progress of a build. On a terminal it overwrites one line; elsewhere it writes a line every
+// 15 seconds.
 type progressLine struct {
 	out      io.Writer
-	name     string
-	terminal bool
-	start    time.Time
-	shown    time.Time
-	said     bool // something was written
-	count    int  // packages that were begun
-	total    int  // packages that there are to compile
+	name     string    // the program's
+	terminal bool      // out is a terminal
+	start    time.Time // of the build
+	printed  time.Time // the last time that something was printed
+	open     bool      // there is a progress line that done or close has not ended
+	compiled int       // packages whose compilation has started
+	total    int       // packages to compile
 }
 
 func newProgressLine(out io.Writer, name string) *progressLine {
@@ -30,28 +30,28 @@ func newProgressLine(out io.Writer, name string) *progressLine {
 	}
 }
 
-// show says how many packages are done, and which one was begun last.
+// show prints how many packages have been compiled and, on a terminal, the current one.
 func (l *progressLine) show(current string) {
 	text := "linking"
-	if l.count < l.total {
-		text = fmt.Sprintf("%d of %d packages", l.count, l.total)
+	if l.compiled < l.total {
+		text = fmt.Sprintf("%d of %d packages", l.compiled, l.total)
 		if l.terminal {
 			text += "  " + current
 		}
 	}
-	l.say(text)
+	l.print(text)
 }
 
-// say shows text, unless the last was a moment ago.
-func (l *progressLine) say(text string) {
-	pause := 15 * time.Second
+// print prints text with the program's name and the elapsed time. It does nothing if the last call was too recent.
+func (l *progressLine) print(text string) {
+	interval := 15 * time.Second
 	if l.terminal {
-		pause = 100 * time.Millisecond
+		interval = 100 * time.Millisecond
 	}
-	if time.Since(l.shown) < pause {
+	if time.Since(l.printed) < interval {
 		return
 	}
-	l.shown, l.said = time.Now(), true
+	l.printed, l.open = time.Now(), true
 	text = fmt.Sprintf("building %s: %s, %s", l.name, text, time.Since(l.start).Round(time.Second))
 	if l.terminal {
 		if runes := []rune(text); len(runes) > 79 {
@@ -63,17 +63,18 @@ func (l *progressLine) say(text string) {
 	fmt.Fprintln(l.out, text)
 }
 
+// done replaces the progress line with a summary of the build.
 func (l *progressLine) done() {
-	if l.terminal && l.said {
+	if l.terminal && l.open {
 		fmt.Fprint(l.out, "\r\x1b[K")
 	}
 	fmt.Fprintf(l.out, "built %s in %s (%d compiled)\n", l.name, time.Since(l.start).Round(100*time.Millisecond), l.total)
-	l.said = false
+	l.open = false
 }
 
-// close leaves the cursor at the start of a line.
+// close ends the progress line of a build that failed, so that the cursor is at the start of a line.
 func (l *progressLine) close() {
-	if l.terminal && l.said {
+	if l.terminal && l.open {
 		fmt.Fprintln(l.out)
 	}
 }

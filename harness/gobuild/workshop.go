@@ -1,6 +1,6 @@
 package gobuild
 
-// Workshop describes the workshop's command, in the harness in dir.
+// Workshop describes the workshop's command. dir is the directory of the harness module.
 func Workshop(dir string) Program {
 	return Program{
 		Name:    "workshop",

@@ -1,4 +1,4 @@
-// Package manifest moves manifests to another namespace.
+// Package manifest installs manifests into another namespace than they were written for, with kustomize.
 package manifest
 
 import (
@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// overlay is a kustomization that moves others to another namespace. What is in no namespace gets its name
-// as a suffix, so that those who install the same manifests twice do not share roles.
-const overlay = `apiVersion: kustomize.config.k8s.io/v1beta1
+// overlayTemplate is the kustomization that Overlay writes: %[1]s is the namespace, %[2]s the list of resources.
+// ClusterRoles and ClusterRoleBindings are in no namespace; they get its name as a suffix, so that manifests
+// that are installed in two namespaces do not share them.
+const overlayTemplate = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 namespace: %[1]s
 resources:
@@ -29,10 +30,10 @@ transformers:
     path: metadata/name
 `
 
-// Overlay writes a kustomization to a directory. Of paths, which are directories with kustomizations, and
-// files, it makes the same in another namespace.
+// Overlay writes a kustomization to dir that has everything in paths, moved to the given namespace. Each path is a
+// manifest, or a directory with a kustomization. "kubectl apply -k dir" installs the result.
 func Overlay(dir, namespace string, paths ...string) error {
-	// A kustomization may only name others relative to itself, and links are followed first.
+	// kustomize resolves symbolic links, and then takes the paths as relative to the kustomization.
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return err
@@ -52,6 +53,6 @@ func Overlay(dir, namespace string, paths ...string) error {
 		}
 		resources = append(resources, "- "+relative)
 	}
-	text := fmt.Sprintf(overlay, namespace, strings.Join(resources, "\n"))
+	text := fmt.Sprintf(overlayTemplate, namespace, strings.Join(resources, "\n"))
 	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600)
 }

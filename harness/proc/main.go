@@ -8,8 +8,9 @@ import (
 	"os"
 )
 
-// Main is the rest of a program's main: it runs it with the [Context] and its arguments, says what is wrong, and
-// exits with the status for that.
+// Main calls run with the [Context] and the command-line arguments, and is all that a main function needs. If run
+// fails, Main prints the error, prefixed with the program's name, and exits with status 1; if the program was
+// interrupted, it says so and exits with status 130. An error that wraps [flag.ErrHelp] is a success.
 func Main(name string, run func(ctx context.Context, args []string) error) {
 	ctx := Context()
 	err := run(ctx, os.Args[1:])

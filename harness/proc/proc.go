@@ -1,7 +1,9 @@
-// Package proc starts processes that do not outlive the one that started them.
+// Package proc keeps processes from outliving the one that started them.
 //
-// It imports nothing but the standard library and golang.org/x/sys, because the program that builds
-// all the others is made of it.
+//   - Cancelling the context of a command prepared with [Group] ends its children, too.
+//   - A program that uses [Context] stops when its parent process dies, even by SIGKILL.
+//
+// It imports only the standard library, so that the program that builds all the others compiles at once.
 package proc
 
 import (
@@ -15,12 +17,12 @@ import (
 	"time"
 )
 
-// Grace is how long a process has between being asked to end and being killed.
+// Grace is the time between SIGTERM and SIGKILL.
 const Grace = 2 * time.Second
 
-// Group puts cmd, made with exec.CommandContext, in a process group of its own, so that Ctrl-C at
-// the terminal reaches us alone and we decide what ends when. The end of its context ends the whole
-// group: SIGTERM first, SIGKILL after [Grace].
+// Group makes cmd, which exec.CommandContext has returned, run in a process group of its own. Ctrl-C at the
+// terminal then reaches this process only, which decides what to stop when. When the context is cancelled, the
+// whole group gets SIGTERM and, after [Grace], SIGKILL.
 func Group(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {
@@ -31,6 +33,7 @@ func Group(cmd *exec.Cmd) {
 	cmd.WaitDelay = Grace + time.Second
 }
 
+// ignoreGone replaces ESRCH with the error by which a Cancel function tells os/exec that the process has ended.
 func ignoreGone(err error) error {
 	if errors.Is(err, syscall.ESRCH) {
 		return os.ErrProcessDone
@@ -38,31 +41,30 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// WatchVariable names the environment variable that holds the ID of one more process whose death is
-// a reason to end: make's, which is not always our parent.
+// WatchVariable is the name of an environment variable with the ID of a second process whose death cancels
+// [Context]. The Makefile sets it to make's, which is not always the parent of what it runs.
 const WatchVariable = "WORKSHOP_WATCH_PID"
 
-// ErrInterrupted is the cause of a context of [Context] that a signal ended.
+// ErrInterrupted is the cause of the cancellation of [Context].
 var ErrInterrupted = errors.New("interrupted")
 
-// Context returns a context that ends on SIGINT, SIGTERM or SIGHUP, and when the parent process or
-// the one named by [WatchVariable] is gone. The signals do nothing else from then on: ending is
-// already under way, and is prompt.
+// Context returns a context that is cancelled on SIGINT, SIGTERM or SIGHUP, and when the parent process, or the one
+// in [WatchVariable], has died. A second signal has no further effect: the program is stopping already.
 func Context() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	parent := os.Getppid()
-	watched, _ := strconv.Atoi(os.Getenv(WatchVariable)) // 0, which is never gone, when it is not set
+	watched, _ := strconv.Atoi(os.Getenv(WatchVariable)) // 0 if it is not set
 	go func() {
-		// A dead parent sends no signal, and is not ours to wait for, so this one thing is polled.
+		// No portable signal announces the death of a parent, so it is polled.
 		tick := time.NewTicker(200 * time.Millisecond)
 		for {
 			select {
 			case <-signals:
 				cancel(ErrInterrupted)
 			case <-tick.C:
-				if os.Getppid() != parent || watched > 0 && gone(watched) {
+				if os.Getppid() != parent || watched > 0 && isGone(watched) {
 					cancel(ErrInterrupted)
 				}
 			}
@@ -71,4 +73,4 @@ func Context() context.Context {
 	return ctx
 }
 
-func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+func isGone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }

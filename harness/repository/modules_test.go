@@ -1,4 +1,4 @@
-// Package repository has tests of the repository as a whole.
+// Package repository tests the repository as a whole: its modules stand alone and agree on their dependencies.
 package repository
 
 import (
@@ -18,8 +18,8 @@ import (
 	"example.com/controllers/harness/testinput"
 )
 
-// goCommand runs the go command in a directory and returns what it prints.
-func goCommand(t *testing.T, dir string, env []string, args ...string) string {
+// runGo runs the go command in a directory and returns its standard output.
+func runGo(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
@@ -30,11 +30,11 @@ func goCommand(t *testing.T, dir string, env []string, args ...string) string {
 	return string(out)
 }
 
-// modules are those of the workspace, by their directories.
-func modules(t *testing.T, root string) []string {
+// moduleDirs returns the directories of the workspace's modules, relative to root.
+func moduleDirs(t *testing.T, root string) []string {
 	t.Helper()
 	var work struct{ Use []struct{ DiskPath string } }
-	require.NoError(t, json.Unmarshal([]byte(goCommand(t, root, nil, "work", "edit", "-json")), &work))
+	require.NoError(t, json.Unmarshal([]byte(runGo(t, root, nil, "work", "edit", "-json")), &work))
 	var dirs []string
 	for _, use := range work.Use {
 		dirs = append(dirs, filepath.Clean(use.DiskPath))
@@ -42,13 +42,13 @@ func modules(t *testing.T, root string) []string {
 	return dirs
 }
 
-// versions returns the modules that the packages of these patterns, and their tests, are built from. Those that are
-// in this repository have no version.
-func versions(t *testing.T, dir string, env []string, patterns ...string) map[string]string {
+// moduleVersions returns the version of each module that the packages matching patterns, and their tests, are built
+// from, by module path. The version of modules in this repository is "".
+func moduleVersions(t *testing.T, dir string, env []string, patterns ...string) map[string]string {
 	t.Helper()
 	args := append([]string{"list", "-deps", "-test", "-f", `{{with .Module}}{{.Path}} {{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}{{end}}`}, patterns...)
 	all := map[string]string{}
-	for line := range strings.Lines(goCommand(t, dir, env, args...)) {
+	for line := range strings.Lines(runGo(t, dir, env, args...)) {
 		path, version, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if path != "" {
 			all[path] = version
@@ -57,48 +57,50 @@ func versions(t *testing.T, dir string, env []string, patterns ...string) map[st
 	return all
 }
 
-var lesson = regexp.MustCompile(`^\d\d-[a-z-]+$`)
+// lessonDir matches the directory of a lesson.
+var lessonDir = regexp.MustCompile(`^\d\d-[a-z-]+$`)
 
-// Each module builds without the workspace, from the same versions as in it. So what is tested in the workspace is
-// what somebody gets who copies a lesson, and nothing needs to be compiled a second time to know that.
-func TestModulesStandAlone(t *testing.T) {
+// Each module builds from the same versions with and without the workspace. So the tests that run in the workspace
+// also hold for a lesson that is copied elsewhere, and nothing needs to be compiled twice to know that.
+func TestModulesBuildFromTheSameVersionsWithoutTheWorkspace(t *testing.T) {
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)
 	testinput.Declare(filepath.Join(root, "go.work"), filepath.Join(root, "go.work.sum"))
-	dirs := modules(t, root)
+	dirs := moduleDirs(t, root)
 	var patterns []string
 	for _, dir := range dirs {
 		testinput.Declare(filepath.Join(root, dir))
 		patterns = append(patterns, "./"+dir+"/...")
 	}
-	together := versions(t, root, nil, patterns...)
+	inWorkspace := moduleVersions(t, root, nil, patterns...)
 	lessons := 0
 	for _, dir := range dirs {
 		t.Run(dir, func(t *testing.T) {
-			alone := versions(t, filepath.Join(root, dir), []string{"GOWORK=off"}, "./...")
-			for _, path := range slices.Sorted(maps.Keys(alone)) {
-				require.Equal(t, together[path], alone[path], "%s has another version in the workspace; run \"go work sync\"", path)
+			standalone := moduleVersions(t, filepath.Join(root, dir), []string{"GOWORK=off"}, "./...")
+			for _, path := range slices.Sorted(maps.Keys(standalone)) {
+				require.Equal(t, inWorkspace[path], standalone[path], "module %s has another version in the workspace; run \"go work sync\"", path)
 			}
-			if !lesson.MatchString(dir) {
+			if !lessonDir.MatchString(dir) {
 				return
 			}
 			lessons++
-			require.Contains(t, alone, modulePath(t, root, dir))
-			for path := range alone {
+			require.Contains(t, standalone, modulePath(t, root, dir))
+			for path := range standalone {
 				isOurs := strings.HasPrefix(path, "example.com/controllers/") && path != modulePath(t, root, dir)
-				require.False(t, isOurs, "a lesson is a module of its own, and this one needs %s", path)
+				require.False(t, isOurs, "a lesson must not import other modules of this repository; this one imports %s", path)
 			}
 			var mod struct {
 				Replace []struct{ Old struct{ Path string } }
 			}
-			require.NoError(t, json.Unmarshal([]byte(goCommand(t, filepath.Join(root, dir), nil, "mod", "edit", "-json")), &mod))
-			require.Empty(t, mod.Replace, "a lesson that is copied elsewhere does not find what it replaces modules with")
+			require.NoError(t, json.Unmarshal([]byte(runGo(t, filepath.Join(root, dir), nil, "mod", "edit", "-json")), &mod))
+			require.Empty(t, mod.Replace, "a lesson must have no replace directives: their targets are missing when it is copied elsewhere")
 		})
 	}
-	require.GreaterOrEqual(t, lessons, 4)
+	require.GreaterOrEqual(t, lessons, 4, "lessons found")
 }
 
+// modulePath returns the path of the module in dir.
 func modulePath(t *testing.T, root, dir string) string {
 	t.Helper()
-	return strings.TrimSpace(goCommand(t, filepath.Join(root, dir), []string{"GOWORK=off"}, "list", "-m"))
+	return strings.TrimSpace(runGo(t, filepath.Join(root, dir), []string{"GOWORK=off"}, "list", "-m"))
 }

@@ -1,9 +1,11 @@
-// Package testinput keeps Go's test cache honest for tests that read or run what is outside of their own module:
-// a lesson's page, manifests, the source of a program that they build.
+// Package testinput makes Go's test cache notice changes of files outside of a test's own module, such as a lesson's
+// page, manifests, or the source of a program that the test builds.
 //
-// The go command does not run a test again whose packages, environment variables and files are as they were. Of the
-// files that a test opens, however, it looks only at those that are in the module of the test; of all others it
-// takes for granted that they do not change. A test that depends on such a file therefore calls [Declare].
+//   - The go command runs a test again when a file that the test has declared is changed, added or removed.
+//   - It still uses the cached result when nothing has changed.
+//
+// The go command caches the result of a test that passed, together with the files that the test has opened, but
+// ignores those outside of the test's module. A test that depends on such a file calls [Declare].
 package testinput
 
 import (
@@ -15,30 +17,31 @@ import (
 	"testing"
 )
 
-// Declare tells the go command that the result of the running test depends on these files, and on all files below
-// these directories but for hidden ones. Relative paths are relative to the working directory. What does not exist is
-// declared too: the test is run again when it does. Outside of tests, Declare does nothing.
+// Declare tells the go command that the result of the running test depends on these files and directories, including
+// everything in the directories except what is in hidden subdirectories. Relative paths are relative to the working
+// directory. A path need not exist: the test runs again once it does. Outside of tests, Declare does nothing.
 func Declare(paths ...string) {
 	for _, path := range paths {
-		if name := noted(path); name != "" {
-			read(name)
+		if name := cacheName(path); name != "" {
+			declareTree(name)
 		}
 	}
 }
 
-// DeclareOnly is Declare for these files and directories alone. Of a directory, it notes which entries it has, and not
-// whether they change.
+// DeclareOnly is like Declare but not recursive: a test that declares a directory depends on the names of its
+// entries, not on their contents.
 func DeclareOnly(paths ...string) {
 	for _, path := range paths {
-		if name := noted(path); name != "" {
-			_, _ = os.Stat(name) // that it is not there is noted as well
+		if name := cacheName(path); name != "" {
+			_, _ = os.Stat(name) // the go command also records that a file does not exist
 		}
 	}
 }
 
-// noted returns the name by which the go command takes note of what is at path, or "" outside of tests. It compares
-// names, not places. So this one begins with the directory of the module, and must not be cleaned.
-func noted(path string) string {
+// cacheName returns a name for path that the go command accepts as one inside of the test's module, or "" outside of
+// tests. The go command only compares prefixes: a name that begins with the module's directory and goes on with "../"
+// is accepted, so the name must not be cleaned.
+func cacheName(path string) string {
 	if !testing.Testing() {
 		return ""
 	}
@@ -57,9 +60,10 @@ func noted(path string) string {
 	return root + string(filepath.Separator) + inside
 }
 
-// read lists a directory and those below it, or looks at a file, which the go command notes: names, sizes and times
-// of change. Files are not opened, because the go command caches nothing that has opened a file of the last seconds.
-func read(name string) {
+// declareTree calls stat on a file, or reads a directory and its subdirectories. The go command records these calls
+// with the names, sizes and modification times. The files are not opened: the go command caches no test that has
+// opened a file which was modified in the last seconds.
+func declareTree(name string) {
 	if info, err := os.Stat(name); err != nil || !info.IsDir() {
 		return
 	}
@@ -69,12 +73,13 @@ func read(name string) {
 	}
 	for _, entry := range entries {
 		if entry.IsDir() && !strings.HasPrefix(entry.Name(), ".") {
-			read(name + string(filepath.Separator) + entry.Name())
+			declareTree(name + string(filepath.Separator) + entry.Name())
 		}
 	}
 }
 
-// moduleRoot returns the directory of the module whose test runs: a test starts in the directory of its package.
+// moduleRoot returns the root directory of the module of the running test. The working directory of a test is the
+// directory of its package.
 var moduleRoot = sync.OnceValues(func() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil; dir = filepath.Dir(dir) {
@@ -82,7 +87,7 @@ var moduleRoot = sync.OnceValues(func() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			err = errors.New("there is no go.mod above the working directory")
+			err = errors.New("no go.mod in the working directory or above it")
 		}
 	}
 	return "", err

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const declaring = `package lesson
+// testSource is a test that declares files outside of its module.
+const testSource = `package lesson
 
 import (
 	"testing"
@@ -24,9 +25,9 @@ func TestPage(t *testing.T) {
 }
 `
 
-// The go command runs a test again when something outside of its module has changed that it has declared, and
-// only then. This is what [Declare] relies on and what no documentation promises.
-func TestTheTestIsRunAgain(t *testing.T) {
+// The go command runs a test again when a declared file outside of its module has changed, and only then. No
+// documentation promises what [Declare] relies on.
+func TestDeclaredFilesInvalidateTheCachedResult(t *testing.T) {
 	harness, err := filepath.Abs("..")
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -37,7 +38,7 @@ func TestTheTestIsRunAgain(t *testing.T) {
 	}
 	write("go.work", "go 1.26.0\n\nuse (\n\t./test\n\t"+harness+"\n)\n")
 	write("test/go.mod", "module example.com/lesson/test\n\ngo 1.26.0\n")
-	write("test/lesson_test.go", declaring)
+	write("test/lesson_test.go", testSource)
 	write("page.md", "one")
 	write("manifests/a.yaml", "one")
 	write("manifests/base/b.yaml", "one")
@@ -55,23 +56,23 @@ func TestTheTestIsRunAgain(t *testing.T) {
 	require.False(t, isCached())
 	require.True(t, isCached())
 	for _, change := range []struct {
-		what string
-		do   func()
-		runs bool
+		name   string
+		apply  func()
+		reruns bool
 	}{
 		{"a file changes", func() { write("page.md", "another") }, true},
 		{"a file in a directory changes", func() { write("manifests/a.yaml", "another") }, true},
-		{"a file further down changes", func() { write("manifests/base/b.yaml", "another") }, true},
+		{"a file in a subdirectory changes", func() { write("manifests/base/b.yaml", "another") }, true},
 		{"a file is added", func() { write("manifests/base/c.yaml", "one") }, true},
 		{"a file is removed", func() { require.NoError(t, os.Remove(filepath.Join(dir, "manifests/a.yaml"))) }, true},
-		{"a file that was not there comes", func() { write("later.md", "one") }, true},
-		{"one of two files changes that one was declared of", func() { write("cmd/main_test.go", "another") }, false},
-		{"the other changes", func() { write("cmd/main.go", "another") }, true},
-		{"a file comes beside them", func() { write("cmd/new.go", "one") }, true},
-		{"what was not declared changes", func() { write("undeclared.md", "another") }, false},
+		{"a declared file that did not exist is added", func() { write("later.md", "one") }, true},
+		{"a file changes that is not declared itself, only its directory with DeclareOnly", func() { write("cmd/main_test.go", "another") }, false},
+		{"a file that DeclareOnly has declared changes", func() { write("cmd/main.go", "another") }, true},
+		{"a file is added to a directory that DeclareOnly has declared", func() { write("cmd/new.go", "one") }, true},
+		{"a file that is not declared changes", func() { write("undeclared.md", "another") }, false},
 	} {
-		change.do()
-		require.Equal(t, change.runs, !isCached(), change.what)
-		require.True(t, isCached(), change.what)
+		change.apply()
+		require.Equal(t, change.reruns, !isCached(), "%s: the test ran again", change.name)
+		require.True(t, isCached(), "%s: the result of the second run is cached", change.name)
 	}
 }

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The README's own commands, through make, in the repository as it is.
-func TestREADME(t *testing.T) {
+// It plays the README in this repository: its commands run through make and bootstrap.
+func TestREADMECommandsWork(t *testing.T) {
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)
 	page, err := play.Read(filepath.Join(root, "README.md"))
@@ -33,7 +33,7 @@ func TestREADME(t *testing.T) {
 	for _, input := range []string{"README.md", "Makefile", "01-naive-loop"} {
 		testinput.Declare(filepath.Join(root, input))
 	}
-	_, err = gobuild.Build(t.Context(), gobuild.Workshop(filepath.Join(root, "harness")), os.Stderr) // make's, and an input
+	_, err = gobuild.Build(t.Context(), gobuild.Workshop(filepath.Join(root, "harness")), os.Stderr) // so that make need not, and to declare its sources
 	require.NoError(t, err)
 	env, err := gobuild.Env(t.Context())
 	require.NoError(t, err)
@@ -43,13 +43,13 @@ func TestREADME(t *testing.T) {
 	require.NoError(t, err, "%s", screen.String())
 }
 
-// A package that the workshop's command is built from must be among its sources.
-func TestSourcesAreAllOfThem(t *testing.T) {
+// If a package of the workshop's command is not among the sources, a change of it does not cause a new build.
+func TestWorkshopSourcesAreComplete(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "../workshop").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, name := range strings.Fields(string(out)) {
 		if local, ok := strings.CutPrefix(name, "example.com/controllers/harness/"); ok {
-			require.True(t, slices.Contains(gobuild.Workshop("").Sources, local), "%s is not among the sources", local)
+			require.True(t, slices.Contains(gobuild.Workshop("").Sources, local), "add %s to the sources in gobuild.Workshop", local)
 		}
 	}
 }

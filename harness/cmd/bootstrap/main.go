@@ -1,5 +1,5 @@
-// Program bootstrap builds the workshop's command, with progress, if it has to be built, and becomes
-// it. It needs nothing but the standard library and two small modules, so that "go run" has it at once.
+// Command bootstrap builds the workshop's command if its sources have changed, and replaces itself with it. It
+// depends on a few small modules only, so that it compiles at once.
 package main
 
 import (
