@@ -13,29 +13,29 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestNamespaceGetsAnAccountAndTheRootCertificate(t *testing.T) {
+func TestNamespaceGetsADefaultServiceAccountAndTheRootCA(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	exists(t, w.client.CoreV1().ServiceAccounts(w.namespace), "default")
-	certificate := exists(t, w.client.CoreV1().ConfigMaps(w.namespace), "kube-root-ca.crt")
-	config, err := w.cluster.Config()
+	e := newTestEnv(t)
+	waitForCreation(t, e.client.CoreV1().ServiceAccounts(e.namespace), "default")
+	certificate := waitForCreation(t, e.client.CoreV1().ConfigMaps(e.namespace), "kube-root-ca.crt")
+	config, err := e.cluster.Config()
 	require.NoError(t, err)
 	require.Equal(t, string(config.CAData), certificate.Data["ca.crt"])
 }
 
-func TestDeletedDefaultAccountComesBack(t *testing.T) {
+func TestDeletedDefaultServiceAccountIsRecreated(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	accounts := w.client.CoreV1().ServiceAccounts(w.namespace)
-	first := exists(t, accounts, "default")
+	e := newTestEnv(t)
+	accounts := e.client.CoreV1().ServiceAccounts(e.namespace)
+	first := waitForCreation(t, accounts, "default")
 	require.NoError(t, accounts.Delete(t.Context(), "default", metav1.DeleteOptions{}))
-	becomes(t, accounts, "default", "a new one", func(account *corev1.ServiceAccount) bool { return account.UID != first.UID })
+	waitUntil(t, accounts, "default", "recreated", func(account *corev1.ServiceAccount) bool { return account.UID != first.UID })
 }
 
-func TestPodGetsItsTokenVolume(t *testing.T) {
+func TestPodGetsAServiceAccountTokenVolume(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.createPod(t, "with-token", podSpec())
+	e := newTestEnv(t)
+	pod := e.createPod(t, "with-token", podSpec())
 
 	require.Equal(t, "default", pod.Spec.ServiceAccountName)
 	require.Len(t, pod.Spec.Volumes, 1)
@@ -54,11 +54,11 @@ func TestPodGetsItsTokenVolume(t *testing.T) {
 	}}, pod.Spec.Containers[0].VolumeMounts)
 }
 
-// The token goes into no message: a test's log is for everybody.
-func TestTokenSecretIsFilledIn(t *testing.T) {
+// No failure message may contain the token, because the logs of tests are public.
+func TestServiceAccountTokenSecretIsPopulated(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	secrets := w.client.CoreV1().Secrets(w.namespace)
+	e := newTestEnv(t)
+	secrets := e.client.CoreV1().Secrets(e.namespace)
 	_, err := secrets.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        "token",
@@ -79,16 +79,16 @@ func TestTokenSecretIsFilledIn(t *testing.T) {
 		return nil
 	})
 
-	admin, err := w.cluster.Config()
+	admin, err := e.cluster.Config()
 	require.NoError(t, err)
 	config := rest.AnonymousClientConfig(admin)
 	config.BearerToken = token
 	account, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	var self *authenticationv1.SelfSubjectReview
-	eventually(t, func(ctx context.Context) error { // until the API server's own cache has the token
+	eventually(t, func(ctx context.Context) error { // until the API server's own cache has the Secret
 		self, err = account.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		return err
 	})
-	require.Equal(t, "system:serviceaccount:"+w.namespace+":default", self.Status.UserInfo.Username)
+	require.Equal(t, "system:serviceaccount:"+e.namespace+":default", self.Status.UserInfo.Username)
 }

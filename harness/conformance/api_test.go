@@ -25,15 +25,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestCustomResourcesCanBeDefinedAndUsed(t *testing.T) {
+func TestCustomResourcesAreValidatedPrunedAndServed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, err := w.cluster.Config()
+	e := newTestEnv(t)
+	config, err := e.cluster.Config()
 	require.NoError(t, err)
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	group := w.namespace + ".example.com"
+	group := e.namespace + ".example.com"
 	definitions := client.Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 	})
@@ -64,18 +64,18 @@ func TestCustomResourcesCanBeDefinedAndUsed(t *testing.T) {
 		},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	w.cleanup(t, func(ctx context.Context) error {
+	e.cleanup(t, func(ctx context.Context) error {
 		return definitions.Delete(ctx, definition.GetName(), metav1.DeleteOptions{})
 	})
 
-	widgets := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}).Namespace(w.namespace)
+	widgets := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}).Namespace(e.namespace)
 	widget := func(name string, size int64) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: object{
 			"apiVersion": group + "/v1",
 			"kind":       "Widget",
 			"metadata":   object{"name": name},
-			"spec":       object{"size": size, "unheard-of": true},
-			"status":     object{"phase": "not by this way"},
+			"spec":       object{"size": size, "unknown": true},
+			"status":     object{"phase": "ignored"},
 		}}
 	}
 	eventually(t, func(ctx context.Context) error {
@@ -84,8 +84,8 @@ func TestCustomResourcesCanBeDefinedAndUsed(t *testing.T) {
 	})
 	created, err := widgets.Create(t.Context(), widget("good", 3), metav1.CreateOptions{})
 	require.NoError(t, err)
-	require.Equal(t, object{"size": int64(3)}, created.Object["spec"], "an unknown field is dropped")
-	require.NotContains(t, created.Object, "status", "status is a subresource")
+	require.Equal(t, object{"size": int64(3)}, created.Object["spec"], "unknown fields are pruned")
+	require.NotContains(t, created.Object, "status", "status can only be written through its subresource")
 	_, err = widgets.Create(t.Context(), widget("bad", 0), metav1.CreateOptions{})
 	require.True(t, apierrors.IsInvalid(err), "%v", err)
 
@@ -103,21 +103,21 @@ func TestCustomResourcesCanBeDefinedAndUsed(t *testing.T) {
 		case err != nil:
 			return err
 		}
-		return errors.New("the definition is still there")
+		return fmt.Errorf("CustomResourceDefinition %s still exists", definition.GetName())
 	})
 }
 
-func TestValidatingAdmissionPolicyRefuses(t *testing.T) {
+func TestValidatingAdmissionPolicyIsEnforced(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	policies := w.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	bindings := w.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	name := w.namespace
+	e := newTestEnv(t)
+	policies := e.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	bindings := e.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	name := e.namespace
 	_, err := policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: e.namespace}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
@@ -127,12 +127,12 @@ func TestValidatingAdmissionPolicyRefuses(t *testing.T) {
 			},
 			Validations: []admissionregistrationv1.Validation{{
 				Expression: "!object.metadata.name.startsWith('secret-')",
-				Message:    "a secret is no ConfigMap",
+				Message:    "use a Secret instead of a ConfigMap",
 			}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	w.cleanup(t, func(ctx context.Context) error { return policies.Delete(ctx, name, metav1.DeleteOptions{}) })
+	e.cleanup(t, func(ctx context.Context) error { return policies.Delete(ctx, name, metav1.DeleteOptions{}) })
 	_, err = bindings.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
@@ -141,10 +141,10 @@ func TestValidatingAdmissionPolicyRefuses(t *testing.T) {
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	w.cleanup(t, func(ctx context.Context) error { return bindings.Delete(ctx, name, metav1.DeleteOptions{}) })
+	e.cleanup(t, func(ctx context.Context) error { return bindings.Delete(ctx, name, metav1.DeleteOptions{}) })
 
 	create := func(ctx context.Context, name string) error {
-		_, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		_, err := e.client.CoreV1().ConfigMaps(e.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
@@ -156,20 +156,20 @@ func TestValidatingAdmissionPolicyRefuses(t *testing.T) {
 		return nil
 	})
 	require.True(t, apierrors.IsInvalid(refusal), "%v", refusal)
-	require.ErrorContains(t, refusal, "a secret is no ConfigMap")
+	require.ErrorContains(t, refusal, "use a Secret instead of a ConfigMap")
 	require.NoError(t, create(t.Context(), "sauce"))
 
-	becomes(t, policies, name, "checked", func(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+	waitUntil(t, policies, name, "type-checked", func(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 		return policy.Status.ObservedGeneration == policy.Generation && policy.Status.TypeChecking != nil
 	})
 }
 
-func TestServerSideApplyKeepsAccountOfFields(t *testing.T) {
+func TestServerSideApplyTracksFieldOwnership(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	configMaps := w.client.CoreV1().ConfigMaps(w.namespace)
+	e := newTestEnv(t)
+	configMaps := e.client.CoreV1().ConfigMaps(e.namespace)
 	apply := func(manager, key, value string, force bool) (*corev1.ConfigMap, error) {
-		config := applycorev1.ConfigMap("config", w.namespace).WithData(map[string]string{key: value})
+		config := applycorev1.ConfigMap("config", e.namespace).WithData(map[string]string{key: value})
 		return configMaps.Apply(t.Context(), config, metav1.ApplyOptions{FieldManager: manager, Force: force})
 	}
 	_, err := apply("alice", "color", "red", false)
@@ -187,25 +187,25 @@ func TestServerSideApplyKeepsAccountOfFields(t *testing.T) {
 	_, err = apply("bob", "color", "blue", false)
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 	require.ErrorContains(t, err, `conflict with "alice": .data.color`)
-	// What bob does not apply any more goes; what he takes by force is his.
+	// Bob no longer applies shape, so it is removed. By force, he becomes the owner of color.
 	forced, err := apply("bob", "color", "blue", true)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"color": "blue"}, forced.Data)
 }
 
-func TestStaleUpdateIsAConflict(t *testing.T) {
+func TestStaleUpdateConflicts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	configMaps := w.client.CoreV1().ConfigMaps(w.namespace)
+	e := newTestEnv(t)
+	configMaps := e.client.CoreV1().ConfigMaps(e.namespace)
 	stale, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	fresh := stale.DeepCopy()
-	fresh.Data = map[string]string{"by": "somebody else"}
+	fresh.Data = map[string]string{"by": "another client"}
 	fresh, err = configMaps.Update(t.Context(), fresh, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	require.NotEqual(t, stale.ResourceVersion, fresh.ResourceVersion)
 
-	stale.Data = map[string]string{"by": "us"}
+	stale.Data = map[string]string{"by": "this client"}
 	_, err = configMaps.Update(t.Context(), stale, metav1.UpdateOptions{})
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 	other := types.UID("another")
@@ -216,13 +216,12 @@ func TestStaleUpdateIsAConflict(t *testing.T) {
 	require.Equal(t, fresh.Data, now.Data)
 }
 
-// watchConfigMaps watches those of the test's namespace and returns a function that waits for the
-// next event.
-func (w *world) watchConfigMaps(t *testing.T, options metav1.ListOptions) (next func() watch.Event) {
+// watchConfigMaps watches the ConfigMaps in the test's namespace. next waits for the next event and returns it.
+func (e *testEnv) watchConfigMaps(t *testing.T, options metav1.ListOptions) (next func() watch.Event) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), guard)
+	ctx, cancel := context.WithTimeout(t.Context(), hangTimeout)
 	t.Cleanup(cancel)
-	watcher, err := w.client.CoreV1().ConfigMaps(w.namespace).Watch(ctx, options)
+	watcher, err := e.client.CoreV1().ConfigMaps(e.namespace).Watch(ctx, options)
 	require.NoError(t, err)
 	t.Cleanup(watcher.Stop)
 	return func() watch.Event {
@@ -233,14 +232,14 @@ func (w *world) watchConfigMaps(t *testing.T, options metav1.ListOptions) (next 
 	}
 }
 
-func TestWatchGoesOnFromAResourceVersion(t *testing.T) {
+func TestWatchStartsAtAResourceVersion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	exists(t, w.client.CoreV1().ConfigMaps(w.namespace), "kube-root-ca.crt") // no more from others after it
-	configMaps := w.client.CoreV1().ConfigMaps(w.namespace)
+	e := newTestEnv(t)
+	waitForCreation(t, e.client.CoreV1().ConfigMaps(e.namespace), "kube-root-ca.crt") // the last event that this test does not cause
+	configMaps := e.client.CoreV1().ConfigMaps(e.namespace)
 	list, err := configMaps.List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
-	// All this happens before the watch begins, and none of it is missed.
+	// All of this happens before the watch starts, and the watch still reports it.
 	config, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	config.Data = map[string]string{"color": "red"}
@@ -248,27 +247,27 @@ func TestWatchGoesOnFromAResourceVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, configMaps.Delete(t.Context(), "config", metav1.DeleteOptions{}))
 
-	next := w.watchConfigMaps(t, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	next := e.watchConfigMaps(t, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	last := list.ResourceVersion
-	for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
+	for _, expected := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 		event := next()
-		require.Equal(t, want, event.Type, "%v", event.Object)
-		seen := event.Object.(*corev1.ConfigMap)
-		require.Equal(t, "config", seen.Name)
-		order, err := resource.ParseQuantity(seen.ResourceVersion)
+		require.Equal(t, expected, event.Type, "%v", event.Object)
+		configMap := event.Object.(*corev1.ConfigMap)
+		require.Equal(t, "config", configMap.Name)
+		version, err := resource.ParseQuantity(configMap.ResourceVersion)
 		require.NoError(t, err)
-		require.Positive(t, order.Cmp(resource.MustParse(last)))
-		last = seen.ResourceVersion
+		require.Positive(t, version.Cmp(resource.MustParse(last)), "resourceVersions increase")
+		last = configMap.ResourceVersion
 	}
 }
 
-// A watch list sends what is there, and then a bookmark that says so.
-func TestWatchListEndsInABookmark(t *testing.T) {
+// A watch with sendInitialEvents sends all objects that exist, and then a bookmark with an annotation.
+func TestInitialEventsOfAWatchEndWithABookmark(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	exists(t, w.client.CoreV1().ConfigMaps(w.namespace), "kube-root-ca.crt")
+	e := newTestEnv(t)
+	waitForCreation(t, e.client.CoreV1().ConfigMaps(e.namespace), "kube-root-ca.crt")
 	initial := true
-	next := w.watchConfigMaps(t, metav1.ListOptions{
+	next := e.watchConfigMaps(t, metav1.ListOptions{
 		SendInitialEvents:    &initial,
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		AllowWatchBookmarks:  true,
@@ -283,45 +282,45 @@ func TestWatchListEndsInABookmark(t *testing.T) {
 	require.NotEmpty(t, bookmark.ResourceVersion)
 }
 
-// A watch that nothing happens to gets a bookmark before its time is over, so that its watcher can go
-// on from there.
+// A watch without events gets a bookmark shortly before it times out, so that its client can start the next one from a
+// recent resourceVersion.
 func TestIdleWatchGetsABookmark(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	exists(t, w.client.CoreV1().ConfigMaps(w.namespace), "kube-root-ca.crt")
-	list, err := w.client.CoreV1().ConfigMaps(w.namespace).List(t.Context(), metav1.ListOptions{})
+	e := newTestEnv(t)
+	waitForCreation(t, e.client.CoreV1().ConfigMaps(e.namespace), "kube-root-ca.crt")
+	list, err := e.client.CoreV1().ConfigMaps(e.namespace).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
-	next := w.watchConfigMaps(t, metav1.ListOptions{
+	next := e.watchConfigMaps(t, metav1.ListOptions{
 		ResourceVersion:     list.ResourceVersion,
 		AllowWatchBookmarks: true,
-		TimeoutSeconds:      new(int64(10)), // a bookmark comes two seconds before the end, or with the next second
+		TimeoutSeconds:      new(int64(10)), // a bookmark is sent about two seconds before the end
 	})
 	event := next()
 	require.Equal(t, watch.Bookmark, event.Type, "%v", event.Object)
 	require.NotEmpty(t, event.Object.(*corev1.ConfigMap).ResourceVersion)
 }
 
-// The URLs in the list of OpenAPI documents end in hashes of the documents, so that clients can keep them.
-func TestOpenAPIDocuments(t *testing.T) {
+// The index of OpenAPI documents has URLs with hashes of the documents, so that clients can cache the documents.
+func TestOpenAPIDocumentsAreListedWithTheirHashes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	client := w.client.Discovery().RESTClient()
+	e := newTestEnv(t)
+	client := e.client.Discovery().RESTClient()
 
 	text, err := client.Get().AbsPath("/openapi/v3").DoRaw(t.Context())
 	require.NoError(t, err)
-	var list struct {
+	var index struct {
 		Paths map[string]struct {
 			ServerRelativeURL string `json:"serverRelativeURL"`
 		} `json:"paths"`
 	}
-	require.NoError(t, json.Unmarshal(text, &list))
+	require.NoError(t, json.Unmarshal(text, &index))
 	for name, schema := range map[string]string{
 		"api/v1":                         "io.k8s.api.core.v1.Pod",
 		"apis/apps/v1":                   "io.k8s.api.apps.v1.Deployment",
 		"apis/apiextensions.k8s.io/v1":   "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
 		"apis/apiregistration.k8s.io/v1": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIService",
 	} {
-		location, err := url.Parse(list.Paths[name].ServerRelativeURL)
+		location, err := url.Parse(index.Paths[name].ServerRelativeURL)
 		require.NoError(t, err)
 		require.Equal(t, "/openapi/v3/"+name, location.Path)
 		hash := location.Query().Get("hash")

@@ -20,27 +20,27 @@ import (
 	"example.com/controllers/harness/machine"
 )
 
-// guard is how long a wait may take before it counts as hanging. No test expects a duration.
-const guard = 2 * time.Minute
+// hangTimeout bounds every wait, so that a test fails instead of hanging. No test expects a duration.
+const hangTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
-	// The tests wait for the cluster, hardly ever for a processor, so many run at once. A -parallel on
-	// the command line is read later and wins.
+	// The tests mostly wait for the cluster, so many of them can run in parallel. A -parallel flag on the command line
+	// is parsed later and overrides this.
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// world is the cluster as one test sees it.
-type world struct {
+// testEnv is what a test gets: the shared cluster and a namespace in it.
+type testEnv struct {
 	cluster   *cluster.Cluster
-	client    kubernetes.Interface
-	namespace string // of this test alone
-	machines  int    // that it has added
+	client    kubernetes.Interface // a cluster administrator's
+	namespace string               // used by this test only, and deleted when it is over
+	machines  int                  // how many machines addMachine has added
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	c, err := cluster.Shared()
 	require.NoError(t, err)
@@ -50,19 +50,19 @@ func newWorld(t *testing.T) *world {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "conformance-"},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	w := &world{cluster: c, client: client, namespace: created.Name}
-	w.cleanup(t, func(ctx context.Context) error {
-		return client.CoreV1().Namespaces().Delete(ctx, w.namespace, metav1.DeleteOptions{})
+	e := &testEnv{cluster: c, client: client, namespace: created.Name}
+	e.cleanup(t, func(ctx context.Context) error {
+		return client.CoreV1().Namespaces().Delete(ctx, e.namespace, metav1.DeleteOptions{})
 	})
-	// A Pod is refused before its ServiceAccount is there.
-	exists(t, client.CoreV1().ServiceAccounts(w.namespace), "default")
-	return w
+	// Until the ServiceAccount exists, the API server refuses to create Pods.
+	waitForCreation(t, client.CoreV1().ServiceAccounts(e.namespace), "default")
+	return e
 }
 
-// cleanup removes something at the end of the test; that it is gone already is fine.
-func (w *world) cleanup(t *testing.T, remove func(context.Context) error) {
+// cleanup calls remove at the end of the test. remove may return a NotFound error.
+func (e *testEnv) cleanup(t *testing.T, remove func(context.Context) error) {
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), guard)
+		ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
 		defer cancel()
 		if err := remove(ctx); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("clean up: %v", err)
@@ -70,40 +70,40 @@ func (w *world) cleanup(t *testing.T, remove func(context.Context) error) {
 	})
 }
 
-// ownMark is the key of the label and the taint of a test's own machines. The value is the test's
-// namespace: nobody else's Pods select the one or tolerate the other.
-const ownMark = "conformance.controllers.example.com/test"
+// ownKey is the key of a label and a taint of the machines that a test adds. The value of both is the test's namespace,
+// so that only Pods of the same test are scheduled there.
+const ownKey = "conformance.controllers.example.com/test"
 
-func (w *world) ownTaint() corev1.Taint {
-	return corev1.Taint{Key: ownMark, Value: w.namespace, Effect: corev1.TaintEffectNoSchedule}
+func (e *testEnv) ownTaint() corev1.Taint {
+	return corev1.Taint{Key: ownKey, Value: e.namespace, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// addMachine adds a machine for Pods of this test alone and waits until it is Ready.
-func (w *world) addMachine(t *testing.T) (name string) {
+// addMachine adds a machine that only Pods of this test are scheduled on, and waits until it is Ready.
+func (e *testEnv) addMachine(t *testing.T) (name string) {
 	t.Helper()
-	w.machines++
-	name = fmt.Sprintf("%s-%d", w.namespace, w.machines)
-	node := machine.Node(name, w.cluster.Version)
-	node.Labels[ownMark] = w.namespace
-	node.Spec.Taints = []corev1.Taint{w.ownTaint()}
-	_, err := w.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+	e.machines++
+	name = fmt.Sprintf("%s-%d", e.namespace, e.machines)
+	node := machine.Node(name, e.cluster.Version)
+	node.Labels[ownKey] = e.namespace
+	node.Spec.Taints = []corev1.Taint{e.ownTaint()}
+	_, err := e.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 	require.NoError(t, err)
-	w.cleanup(t, func(ctx context.Context) error { return w.discard(ctx, name) })
-	w.becomesReady(t, name)
+	e.cleanup(t, func(ctx context.Context) error { return e.removeMachine(ctx, name) })
+	e.waitForReadyNode(t, name)
 	return name
 }
 
-// discard removes a machine with the Pods on it, which would be Terminating for a minute otherwise.
-func (w *world) discard(ctx context.Context, name string) error {
-	if err := machine.Remove(ctx, w.client, name); err != nil {
+// removeMachine removes a machine and the Pods on it, which would otherwise be Terminating for a minute.
+func (e *testEnv) removeMachine(ctx context.Context, name string) error {
+	if err := machine.Remove(ctx, e.client, name); err != nil {
 		return err
 	}
-	pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
+	pods, err := e.client.CoreV1().Pods(e.namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
 	if err != nil {
 		return err
 	}
 	for _, pod := range pods.Items {
-		err := w.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewDeleteOptions(0))
+		err := e.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewDeleteOptions(0))
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
@@ -111,33 +111,33 @@ func (w *world) discard(ctx context.Context, name string) error {
 	return nil
 }
 
-// podSpec is a Pod's that may run on any Node.
+// podSpec returns the spec of a Pod for any Node without taints.
 func podSpec() corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "simulated:1"}}}
 }
 
-// ownPodSpec is a Pod's that runs on this test's own machines.
-func (w *world) ownPodSpec() corev1.PodSpec {
+// ownPodSpec returns the spec of a Pod for the machines that addMachine has added.
+func (e *testEnv) ownPodSpec() corev1.PodSpec {
 	spec := podSpec()
-	spec.NodeSelector = map[string]string{ownMark: w.namespace}
-	spec.Tolerations = []corev1.Toleration{{Key: ownMark, Value: w.namespace, Effect: corev1.TaintEffectNoSchedule}}
+	spec.NodeSelector = map[string]string{ownKey: e.namespace}
+	spec.Tolerations = []corev1.Toleration{{Key: ownKey, Value: e.namespace, Effect: corev1.TaintEffectNoSchedule}}
 	return spec
 }
 
-// createPod creates a Pod and waits until it runs.
-func (w *world) createPod(t *testing.T, name string, spec corev1.PodSpec) *corev1.Pod {
+// createPod creates a Pod and waits until it is Ready.
+func (e *testEnv) createPod(t *testing.T, name string, spec corev1.PodSpec) *corev1.Pod {
 	t.Helper()
-	_, err := w.client.CoreV1().Pods(w.namespace).Create(t.Context(), &corev1.Pod{
+	_, err := e.client.CoreV1().Pods(e.namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       spec,
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	return becomes(t, w.client.CoreV1().Pods(w.namespace), name, "Ready", podReady)
+	return waitUntil(t, e.client.CoreV1().Pods(e.namespace), name, "Ready", podReady)
 }
 
-// livePods returns the Pods of the test's namespace that are not on their way out.
-func (w *world) livePods(ctx context.Context, selector string) ([]corev1.Pod, error) {
-	all, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+// livePods returns the Pods in the test's namespace that match selector and are not being deleted.
+func (e *testEnv) livePods(ctx context.Context, selector string) ([]corev1.Pod, error) {
+	all, err := e.client.CoreV1().Pods(e.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, err
 	}
@@ -159,13 +159,14 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// getter is a typed client of client-go.
+// getter is any typed client of client-go.
 type getter[T any] interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
 }
 
-// becomes waits until the object is as wanted and returns it as it was then. how says what is wanted.
-func becomes[T metav1.Object](t *testing.T, from getter[T], name, how string, ok func(T) bool) T {
+// waitUntil waits until ok returns true for the object of that name, and returns that object. state describes in the
+// failure message what ok checks.
+func waitUntil[T metav1.Object](t *testing.T, from getter[T], name, state string, ok func(T) bool) T {
 	t.Helper()
 	var object T
 	eventually(t, func(ctx context.Context) error {
@@ -174,31 +175,31 @@ func becomes[T metav1.Object](t *testing.T, from getter[T], name, how string, ok
 			return err
 		}
 		if !ok(object) {
-			object.SetManagedFields(nil) // for the reader
+			object.SetManagedFields(nil) // which only make the message longer
 			text, err := json.Marshal(object)
 			if err != nil {
 				return err
 			}
-			return fmt.Errorf("%s is not %s: %s", name, how, text)
+			return fmt.Errorf("%s is not %s: %s", name, state, text)
 		}
 		return nil
 	})
 	return object
 }
 
-// exists waits until the object is there.
-func exists[T metav1.Object](t *testing.T, from getter[T], name string) T {
+// waitForCreation waits until the object exists and returns it.
+func waitForCreation[T metav1.Object](t *testing.T, from getter[T], name string) T {
 	t.Helper()
-	return becomes(t, from, name, "there", func(T) bool { return true })
+	return waitUntil(t, from, name, "created", func(T) bool { return true })
 }
 
-// isGone waits until the object is not there any more.
-func isGone[T any](t *testing.T, from getter[T], name string) {
+// waitForDeletion waits until the object does not exist.
+func waitForDeletion[T any](t *testing.T, from getter[T], name string) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {
 		_, err := from.Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
-			return fmt.Errorf("%s is still there", name)
+			return fmt.Errorf("%s still exists", name)
 		}
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -207,16 +208,16 @@ func isGone[T any](t *testing.T, from getter[T], name string) {
 	})
 }
 
-// eventually waits until check has nothing to object to.
+// eventually waits until check succeeds. If it does not, the failure message has its last error.
 func eventually(t *testing.T, check func(ctx context.Context) error) {
 	t.Helper()
-	var objection error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, guard, true, func(ctx context.Context) (bool, error) {
+	var lastErr error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, hangTimeout, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if ctx.Err() == nil {
-			objection = err
+			lastErr = err
 		}
 		return err == nil, nil
 	})
-	require.NoError(t, err, "the last objection: %v", objection)
+	require.NoError(t, err, "the last error: %v", lastErr)
 }

@@ -1,7 +1,7 @@
-// Package conformance holds the tests that the embedded control plane behaves as a real cluster does:
-// what a lesson shows on it must be true anywhere. There is nothing in it but tests.
+// Package conformance tests that the embedded control plane behaves as any Kubernetes cluster does, so that what a
+// lesson shows is true everywhere. It contains only tests.
 //
-// They share one cluster ([example.com/controllers/harness/cluster.Shared]) with each other and with
-// whoever else uses it, so each has a namespace of its own, and machines of its own to break. They
-// wait for what should come to be, never for a time to pass.
+//   - The tests share one cluster ([example.com/controllers/harness/cluster.Shared]) with other packages' tests. Each
+//     test uses a namespace of its own, and adds machines of its own if it needs to break some.
+//   - They wait for a state, never for a time.
 package conformance

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// createOwnerAndDependent creates two ConfigMaps, "owner" and "dependent".
-func (w *world) createOwnerAndDependent(t *testing.T, finalizers ...string) {
+// createOwnerAndDependent creates two ConfigMaps, "owner" and "dependent". The dependent gets the finalizers.
+func (e *testEnv) createOwnerAndDependent(t *testing.T, finalizers ...string) {
 	t.Helper()
-	configMaps := w.client.CoreV1().ConfigMaps(w.namespace)
+	configMaps := e.client.CoreV1().ConfigMaps(e.namespace)
 	owner, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	blocks := true
@@ -29,42 +29,42 @@ func (w *world) createOwnerAndDependent(t *testing.T, finalizers ...string) {
 	require.NoError(t, err)
 }
 
-func propagation(policy metav1.DeletionPropagation) metav1.DeleteOptions {
+func withPropagation(policy metav1.DeletionPropagation) metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: &policy}
 }
 
-func TestDependentsGoWithTheirOwner(t *testing.T) {
+func TestDependentsAreDeletedWithTheirOwner(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.createOwnerAndDependent(t)
-	configMaps := w.client.CoreV1().ConfigMaps(w.namespace)
-	require.NoError(t, configMaps.Delete(t.Context(), "owner", propagation(metav1.DeletePropagationBackground)))
-	isGone(t, configMaps, "owner")
-	isGone(t, configMaps, "dependent")
+	e := newTestEnv(t)
+	e.createOwnerAndDependent(t)
+	configMaps := e.client.CoreV1().ConfigMaps(e.namespace)
+	require.NoError(t, configMaps.Delete(t.Context(), "owner", withPropagation(metav1.DeletePropagationBackground)))
+	waitForDeletion(t, configMaps, "owner")
+	waitForDeletion(t, configMaps, "dependent")
 }
 
-func TestOrphansStay(t *testing.T) {
+func TestOrphanedDependentsAreKept(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.createOwnerAndDependent(t)
-	configMaps := w.client.CoreV1().ConfigMaps(w.namespace)
-	require.NoError(t, configMaps.Delete(t.Context(), "owner", propagation(metav1.DeletePropagationOrphan)))
-	isGone(t, configMaps, "owner")
+	e := newTestEnv(t)
+	e.createOwnerAndDependent(t)
+	configMaps := e.client.CoreV1().ConfigMaps(e.namespace)
+	require.NoError(t, configMaps.Delete(t.Context(), "owner", withPropagation(metav1.DeletePropagationOrphan)))
+	waitForDeletion(t, configMaps, "owner")
 	dependent, err := configMaps.Get(t.Context(), "dependent", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Nil(t, dependent.DeletionTimestamp)
-	// Without an owner, it is no dependent any more, and nothing will remove it later.
+	// Without an owner reference, it will not be garbage collected later either.
 	require.Empty(t, dependent.OwnerReferences)
 }
 
 func TestForegroundDeletionWaitsForDependents(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	e := newTestEnv(t)
 	const finalizer = "example.com/hold"
-	w.createOwnerAndDependent(t, finalizer)
-	configMaps := w.client.CoreV1().ConfigMaps(w.namespace)
-	require.NoError(t, configMaps.Delete(t.Context(), "owner", propagation(metav1.DeletePropagationForeground)))
-	becomes(t, configMaps, "dependent", "on its way out", func(dependent *corev1.ConfigMap) bool {
+	e.createOwnerAndDependent(t, finalizer)
+	configMaps := e.client.CoreV1().ConfigMaps(e.namespace)
+	require.NoError(t, configMaps.Delete(t.Context(), "owner", withPropagation(metav1.DeletePropagationForeground)))
+	waitUntil(t, configMaps, "dependent", "being deleted", func(dependent *corev1.ConfigMap) bool {
 		return dependent.DeletionTimestamp != nil
 	})
 	owner, err := configMaps.Get(t.Context(), "owner", metav1.GetOptions{})
@@ -74,49 +74,49 @@ func TestForegroundDeletionWaitsForDependents(t *testing.T) {
 	patch := []byte(`{"metadata": {"finalizers": null}}`)
 	_, err = configMaps.Patch(t.Context(), "dependent", types.MergePatchType, patch, metav1.PatchOptions{})
 	require.NoError(t, err)
-	isGone(t, configMaps, "dependent")
-	isGone(t, configMaps, "owner")
+	waitForDeletion(t, configMaps, "dependent")
+	waitForDeletion(t, configMaps, "owner")
 }
 
-func TestPodsGoWithTheirDeployment(t *testing.T) {
+func TestPodsAreDeletedWithTheirDeployment(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.deploy(t, 2, podSpec())
-	require.NoError(t, w.client.AppsV1().Deployments(w.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	e := newTestEnv(t)
+	e.deploy(t, 2, podSpec())
+	require.NoError(t, e.client.AppsV1().Deployments(e.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	eventually(t, func(ctx context.Context) error {
-		sets, err := w.client.AppsV1().ReplicaSets(w.namespace).List(ctx, metav1.ListOptions{})
+		sets, err := e.client.AppsV1().ReplicaSets(e.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
+		pods, err := e.client.CoreV1().Pods(e.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		if len(sets.Items)+len(pods.Items) > 0 {
-			return fmt.Errorf("%d ReplicaSets and %d Pods are left", len(sets.Items), len(pods.Items))
+			return fmt.Errorf("%d ReplicaSets and %d Pods still exist", len(sets.Items), len(pods.Items))
 		}
 		return nil
 	})
 }
 
-func TestNamespaceGoesWithAllThatIsInIt(t *testing.T) {
+func TestNamespaceIsDeletedWithItsContents(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	e := newTestEnv(t)
 	spec := podSpec()
-	// As kubectl delete --now: the namespace's controller comes back when the grace period is over.
+	// As kubectl delete --now does: the namespace controller only retries when the Pods' grace period is over.
 	spec.TerminationGracePeriodSeconds = new(int64(1))
-	w.deploy(t, 2, spec)
-	configMaps := w.client.CoreV1().ConfigMaps(w.namespace)
+	e.deploy(t, 2, spec)
+	configMaps := e.client.CoreV1().ConfigMaps(e.namespace)
 	_, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
-	require.NoError(t, w.client.CoreV1().Namespaces().Delete(t.Context(), w.namespace, metav1.DeleteOptions{}))
+	require.NoError(t, e.client.CoreV1().Namespaces().Delete(t.Context(), e.namespace, metav1.DeleteOptions{}))
 	late := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
 	_, err = configMaps.Create(t.Context(), late, metav1.CreateOptions{})
 	require.True(t, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err), "%v", err)
-	isGone(t, w.client.CoreV1().Namespaces(), w.namespace)
-	isGone(t, configMaps, "config")
-	pods, err := w.client.CoreV1().Pods(w.namespace).List(t.Context(), metav1.ListOptions{})
+	waitForDeletion(t, e.client.CoreV1().Namespaces(), e.namespace)
+	waitForDeletion(t, configMaps, "config")
+	pods, err := e.client.CoreV1().Pods(e.namespace).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Empty(t, pods.Items)
 }

@@ -15,12 +15,12 @@ import (
 	"example.com/controllers/harness/cluster"
 )
 
-// kubectl runs the kubectl beside the control plane's program in the test's namespace, with input on
-// its standard input, and returns what it printed.
-func (w *world) kubectl(t *testing.T, input string, args ...string) (output string, err error) {
+// kubectl runs the kubectl that was built with the control plane, in the test's namespace and with input as its standard
+// input. It returns the standard output and standard error.
+func (e *testEnv) kubectl(t *testing.T, input string, args ...string) (output string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(w.cluster.Kubectl, "kubectl"), append([]string{"--namespace", w.namespace}, args...)...)
-	cmd.Env = append(os.Environ(), w.cluster.Env(t.TempDir())...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(e.cluster.Kubectl, "kubectl"), append([]string{"--namespace", e.namespace}, args...)...)
+	cmd.Env = append(os.Environ(), e.cluster.Env(t.TempDir())...)
 	cmd.Stdin = strings.NewReader(input)
 	text, err := cmd.CombinedOutput()
 	return string(text), err
@@ -28,13 +28,13 @@ func (w *world) kubectl(t *testing.T, input string, args ...string) (output stri
 
 func TestKubectlIsFirstOnThePath(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	e := newTestEnv(t)
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", "command -v kubectl && kubectl version --output=json")
-	cmd.Env = append(os.Environ(), w.cluster.Env(t.TempDir())...)
+	cmd.Env = append(os.Environ(), e.cluster.Env(t.TempDir())...)
 	output, err := cmd.Output()
 	require.NoError(t, err)
 	path, versions, _ := strings.Cut(string(output), "\n")
-	require.Equal(t, filepath.Join(w.cluster.Kubectl, "kubectl"), path)
+	require.Equal(t, filepath.Join(e.cluster.Kubectl, "kubectl"), path)
 	var version struct{ ClientVersion, ServerVersion struct{ GitVersion string } }
 	require.NoError(t, json.Unmarshal([]byte(versions), &version))
 	require.Equal(t, cluster.KubernetesVersion, version.ClientVersion.GitVersion)
@@ -61,16 +61,16 @@ spec:
 
 func TestKubectlAppliesAndWaitsForARollout(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	apply := func(manifest, want string) {
+	e := newTestEnv(t)
+	apply := func(manifest, expected string) {
 		t.Helper()
-		output, err := w.kubectl(t, manifest, "apply", "--filename=-")
+		output, err := e.kubectl(t, manifest, "apply", "--filename=-")
 		require.NoError(t, err, output)
-		require.Equal(t, want, strings.TrimSpace(output))
+		require.Equal(t, expected, strings.TrimSpace(output))
 	}
 	rollOut := func() {
 		t.Helper()
-		output, err := w.kubectl(t, "", "rollout", "status", "deployment/web", "--timeout=2m")
+		output, err := e.kubectl(t, "", "rollout", "status", "deployment/web", "--timeout=2m")
 		require.NoError(t, err, output)
 		require.Contains(t, output, `deployment "web" successfully rolled out`)
 	}
@@ -79,72 +79,72 @@ func TestKubectlAppliesAndWaitsForARollout(t *testing.T) {
 	apply(webManifest, "deployment.apps/web unchanged")
 	apply(strings.ReplaceAll(webManifest, "simulated:1", "simulated:2"), "deployment.apps/web configured")
 	rollOut()
-	web, err := w.client.AppsV1().Deployments(w.namespace).Get(t.Context(), "web", metav1.GetOptions{})
+	web, err := e.client.AppsV1().Deployments(e.namespace).Get(t.Context(), "web", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "simulated:2", web.Spec.Template.Spec.Containers[0].Image)
 	require.EqualValues(t, 2, web.Status.UpdatedReplicas)
 	require.Contains(t, web.Annotations, corev1.LastAppliedConfigAnnotation)
 }
 
-func TestKubectlSaysWhatOneMayDo(t *testing.T) {
+func TestKubectlReportsTheRightsOfAServiceAccount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, err := w.cluster.ServiceAccountConfig(t.Context(), w.namespace, "default")
+	e := newTestEnv(t)
+	config, err := e.cluster.ServiceAccountConfig(t.Context(), e.namespace, "default")
 	require.NoError(t, err)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, cluster.WriteKubeconfig(kubeconfig, config, w.namespace))
+	require.NoError(t, cluster.WriteKubeconfig(kubeconfig, config, e.namespace))
 	file, err := os.Stat(kubeconfig)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), file.Mode())
 
-	output, err := w.kubectl(t, "", "auth", "can-i", "list", "pods")
+	output, err := e.kubectl(t, "", "auth", "can-i", "list", "pods")
 	require.NoError(t, err, output)
 	require.Equal(t, "yes\n", output)
 	for _, args := range [][]string{
 		{"--kubeconfig", kubeconfig},
-		{"--as", "system:serviceaccount:" + w.namespace + ":default"},
+		{"--as", "system:serviceaccount:" + e.namespace + ":default"},
 	} {
-		output, err = w.kubectl(t, "", append(args, "auth", "can-i", "list", "pods")...)
+		output, err = e.kubectl(t, "", append(args, "auth", "can-i", "list", "pods")...)
 		require.Error(t, err)
 		require.Equal(t, "no\n", output)
 	}
-	output, err = w.kubectl(t, "", "--kubeconfig", kubeconfig, "get", "pods")
+	output, err = e.kubectl(t, "", "--kubeconfig", kubeconfig, "get", "pods")
 	require.Error(t, err)
 	require.Contains(t, output, "Error from server (Forbidden): pods is forbidden")
 }
 
-func TestKubectlDrainWaitsForTheDisruptionBudget(t *testing.T) {
+func TestKubectlDrainRespectsDisruptionBudgets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	name := w.addMachine(t)
-	w.deploy(t, 2, w.ownPodSpec())
-	w.protect(t, 2, 0)
-	output, err := w.kubectl(t, "", "drain", name, "--timeout=1s")
+	e := newTestEnv(t)
+	name := e.addMachine(t)
+	e.deploy(t, 2, e.ownPodSpec())
+	e.createDisruptionBudget(t, 2, 0)
+	output, err := e.kubectl(t, "", "drain", name, "--timeout=1s")
 	require.Error(t, err)
 	require.Contains(t, output, "Cannot evict pod as it would violate the pod's disruption budget.")
 	require.Contains(t, output, "global timeout reached: 1s")
 
-	node, err := w.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	node, err := e.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.True(t, node.Spec.Unschedulable)
-	pods, err := w.livePods(t.Context(), webSelector)
+	pods, err := e.livePods(t.Context(), webSelector)
 	require.NoError(t, err)
 	require.Len(t, pods, 2)
 }
 
 func TestKubectlDrainMovesPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	drained := w.addMachine(t)
-	w.deploy(t, 2, w.ownPodSpec())
-	w.protect(t, 1, 1)
-	other := w.addMachine(t)
-	output, err := w.kubectl(t, "", "drain", drained, "--timeout=2m")
+	e := newTestEnv(t)
+	drained := e.addMachine(t)
+	e.deploy(t, 2, e.ownPodSpec())
+	e.createDisruptionBudget(t, 1, 1)
+	other := e.addMachine(t)
+	output, err := e.kubectl(t, "", "drain", drained, "--timeout=2m")
 	require.NoError(t, err, output)
 	require.Contains(t, output, "node/"+drained+" drained")
 
-	w.settles(t, 2)
-	pods, err := w.livePods(t.Context(), webSelector)
+	e.waitForRollout(t, 2)
+	pods, err := e.livePods(t.Context(), webSelector)
 	require.NoError(t, err)
 	require.Len(t, pods, 2)
 	for _, pod := range pods {

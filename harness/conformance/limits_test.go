@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,25 +14,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-func TestQuotaCountsAndRefuses(t *testing.T) {
+func TestQuotaCountsPodsAndRefusesMore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	quotas, pods := w.client.CoreV1().ResourceQuotas(w.namespace), w.client.CoreV1().Pods(w.namespace)
+	e := newTestEnv(t)
+	quotas, pods := e.client.CoreV1().ResourceQuotas(e.namespace), e.client.CoreV1().Pods(e.namespace)
 	_, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "one-pod"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	usedBecomes := func(want int64) {
+	waitForUsed := func(pods int64) {
 		t.Helper()
-		becomes(t, quotas, "one-pod", "counted", func(quota *corev1.ResourceQuota) bool {
+		waitUntil(t, quotas, "one-pod", fmt.Sprintf("counting %d Pods", pods), func(quota *corev1.ResourceQuota) bool {
 			used, counted := quota.Status.Used[corev1.ResourcePods]
-			return counted && used.Value() == want
+			return counted && used.Value() == pods
 		})
 	}
-	usedBecomes(0)
-	w.createPod(t, "first", podSpec())
-	usedBecomes(1)
+	waitForUsed(0)
+	e.createPod(t, "first", podSpec())
+	waitForUsed(1)
 
 	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "second"}, Spec: podSpec()}
 	_, err = pods.Create(t.Context(), second, metav1.CreateOptions{})
@@ -39,14 +40,14 @@ func TestQuotaCountsAndRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "exceeded quota: one-pod, requested: pods=1, used: pods=1, limited: pods=1")
 
 	require.NoError(t, pods.Delete(t.Context(), "first", metav1.DeleteOptions{}))
-	usedBecomes(0)
-	w.createPod(t, "second", podSpec())
+	waitForUsed(0)
+	e.createPod(t, "second", podSpec())
 }
 
-func TestLimitRangeSetsDefaults(t *testing.T) {
+func TestLimitRangeSetsDefaultRequestsAndLimits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	_, err := w.client.CoreV1().LimitRanges(w.namespace).Create(t.Context(), &corev1.LimitRange{
+	e := newTestEnv(t)
+	_, err := e.client.CoreV1().LimitRanges(e.namespace).Create(t.Context(), &corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Name: "defaults"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 			Type:           corev1.LimitTypeContainer,
@@ -55,17 +56,17 @@ func TestLimitRangeSetsDefaults(t *testing.T) {
 		}}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	resources := w.createPod(t, "modest", podSpec()).Spec.Containers[0].Resources
+	resources := e.createPod(t, "with-defaults", podSpec()).Spec.Containers[0].Resources
 	require.Equal(t, "100m", resources.Requests.Cpu().String())
 	require.Equal(t, "200m", resources.Limits.Cpu().String())
 }
 
-// protect creates a PodDisruptionBudget "web" for the Pods of the Deployment "web" and waits until it
-// allows so many disruptions.
-func (w *world) protect(t *testing.T, minAvailable int, allowed int32) {
+// createDisruptionBudget creates PodDisruptionBudget "web" for the Pods of Deployment "web", and waits until its status
+// allows that many disruptions.
+func (e *testEnv) createDisruptionBudget(t *testing.T, minAvailable int, allowed int32) {
 	t.Helper()
 	available := intstr.FromInt(minAvailable)
-	_, err := w.client.PolicyV1().PodDisruptionBudgets(w.namespace).Create(t.Context(), &policyv1.PodDisruptionBudget{
+	_, err := e.client.PolicyV1().PodDisruptionBudgets(e.namespace).Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: &available,
@@ -73,27 +74,28 @@ func (w *world) protect(t *testing.T, minAvailable int, allowed int32) {
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	w.allows(t, allowed)
+	e.waitForDisruptionsAllowed(t, allowed)
 }
 
-func (w *world) allows(t *testing.T, disruptions int32) {
+// waitForDisruptionsAllowed waits until PodDisruptionBudget "web" allows that many disruptions.
+func (e *testEnv) waitForDisruptionsAllowed(t *testing.T, disruptions int32) {
 	t.Helper()
-	becomes(t, w.client.PolicyV1().PodDisruptionBudgets(w.namespace), "web", "settled", func(budget *policyv1.PodDisruptionBudget) bool {
+	waitUntil(t, e.client.PolicyV1().PodDisruptionBudgets(e.namespace), "web", fmt.Sprintf("up to date with %d disruptions allowed", disruptions), func(budget *policyv1.PodDisruptionBudget) bool {
 		return budget.Status.ObservedGeneration == budget.Generation && budget.Status.DisruptionsAllowed == disruptions
 	})
 }
 
-func TestEvictionAsksTheDisruptionBudget(t *testing.T) {
+func TestEvictionRespectsDisruptionBudgets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.deploy(t, 2, podSpec())
-	w.protect(t, 2, 0)
-	pods, err := w.livePods(t.Context(), webSelector)
+	e := newTestEnv(t)
+	e.deploy(t, 2, podSpec())
+	e.createDisruptionBudget(t, 2, 0)
+	pods, err := e.livePods(t.Context(), webSelector)
 	require.NoError(t, err)
-	victim := pods[0].Name
+	evicted := pods[0].Name
 	evict := func() error {
-		return w.client.PolicyV1().Evictions(w.namespace).Evict(t.Context(), &policyv1.Eviction{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: victim},
+		return e.client.PolicyV1().Evictions(e.namespace).Evict(t.Context(), &policyv1.Eviction{
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: evicted},
 		})
 	}
 
@@ -104,11 +106,11 @@ func TestEvictionAsksTheDisruptionBudget(t *testing.T) {
 	require.Contains(t, cause.Message, "The disruption budget web needs 2 healthy pods and has 2 currently")
 
 	patch := []byte(`{"spec": {"minAvailable": 1}}`)
-	_, err = w.client.PolicyV1().PodDisruptionBudgets(w.namespace).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = e.client.PolicyV1().PodDisruptionBudgets(e.namespace).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{})
 	require.NoError(t, err)
-	w.allows(t, 1)
+	e.waitForDisruptionsAllowed(t, 1)
 	require.NoError(t, evict())
-	isGone(t, w.client.CoreV1().Pods(w.namespace), victim)
-	w.settles(t, 2)
-	w.allows(t, 1)
+	waitForDeletion(t, e.client.CoreV1().Pods(e.namespace), evicted)
+	e.waitForRollout(t, 2)
+	e.waitForDisruptionsAllowed(t, 1)
 }

@@ -19,7 +19,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// webLabels are those of the Pods of each workload here.
+// webLabels are the labels of the Pods of every workload in these tests; webSelector selects them.
 var webLabels = map[string]string{"app": "web"}
 
 const webSelector = "app=web"
@@ -39,37 +39,37 @@ func deployment(replicas int32, spec corev1.PodSpec) *appsv1.Deployment {
 	}
 }
 
-// deploy creates a Deployment and waits until its Pods run.
-func (w *world) deploy(t *testing.T, replicas int32, spec corev1.PodSpec) *appsv1.Deployment {
+// deploy creates Deployment "web" and waits until it is complete.
+func (e *testEnv) deploy(t *testing.T, replicas int32, spec corev1.PodSpec) *appsv1.Deployment {
 	t.Helper()
-	_, err := w.client.AppsV1().Deployments(w.namespace).Create(t.Context(), deployment(replicas, spec), metav1.CreateOptions{})
+	_, err := e.client.AppsV1().Deployments(e.namespace).Create(t.Context(), deployment(replicas, spec), metav1.CreateOptions{})
 	require.NoError(t, err)
-	return w.settles(t, replicas)
+	return e.waitForRollout(t, replicas)
 }
 
-// settles waits until the Deployment has so many Pods, all of them ready and up to date.
-func (w *world) settles(t *testing.T, replicas int32) *appsv1.Deployment {
+// waitForRollout waits until Deployment "web" has that many Pods, all of them available and up to date.
+func (e *testEnv) waitForRollout(t *testing.T, replicas int32) *appsv1.Deployment {
 	t.Helper()
-	return becomes(t, w.client.AppsV1().Deployments(w.namespace), "web", fmt.Sprintf("complete with %d replicas", replicas), func(d *appsv1.Deployment) bool {
+	return waitUntil(t, e.client.AppsV1().Deployments(e.namespace), "web", fmt.Sprintf("complete with %d replicas", replicas), func(d *appsv1.Deployment) bool {
 		return d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas == replicas &&
 			d.Status.UpdatedReplicas == replicas && d.Status.AvailableReplicas == replicas && d.Status.UnavailableReplicas == 0
 	})
 }
 
-func TestDeploymentScales(t *testing.T) {
+func TestDeploymentScalesUpAndDown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.deploy(t, 2, podSpec())
-	deployments := w.client.AppsV1().Deployments(w.namespace)
+	e := newTestEnv(t)
+	e.deploy(t, 2, podSpec())
+	deployments := e.client.AppsV1().Deployments(e.namespace)
 	for _, replicas := range []int32{5, 1} {
 		scale, err := deployments.GetScale(t.Context(), "web", metav1.GetOptions{})
 		require.NoError(t, err)
 		scale.Spec.Replicas = replicas
 		_, err = deployments.UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{})
 		require.NoError(t, err)
-		w.settles(t, replicas)
+		e.waitForRollout(t, replicas)
 
-		pods, err := w.livePods(t.Context(), webSelector)
+		pods, err := e.livePods(t.Context(), webSelector)
 		require.NoError(t, err)
 		require.Len(t, pods, int(replicas))
 		for _, pod := range pods {
@@ -80,22 +80,22 @@ func TestDeploymentScales(t *testing.T) {
 	}
 }
 
-func TestDeploymentRollsOut(t *testing.T) {
+func TestDeploymentRollsOutANewImage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.deploy(t, 3, podSpec())
+	e := newTestEnv(t)
+	e.deploy(t, 3, podSpec())
 	patch := []byte(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "simulated:2"}]`)
-	_, err := w.client.AppsV1().Deployments(w.namespace).Patch(t.Context(), "web", types.JSONPatchType, patch, metav1.PatchOptions{})
+	_, err := e.client.AppsV1().Deployments(e.namespace).Patch(t.Context(), "web", types.JSONPatchType, patch, metav1.PatchOptions{})
 	require.NoError(t, err)
-	w.settles(t, 3)
+	e.waitForRollout(t, 3)
 
-	pods, err := w.livePods(t.Context(), webSelector)
+	pods, err := e.livePods(t.Context(), webSelector)
 	require.NoError(t, err)
 	require.Len(t, pods, 3)
 	for _, pod := range pods {
 		require.Equal(t, "simulated:2", pod.Spec.Containers[0].Image)
 	}
-	sets, err := w.client.AppsV1().ReplicaSets(w.namespace).List(t.Context(), metav1.ListOptions{})
+	sets, err := e.client.AppsV1().ReplicaSets(e.namespace).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	replicas := map[string]int32{}
 	for _, set := range sets.Items {
@@ -106,36 +106,36 @@ func TestDeploymentRollsOut(t *testing.T) {
 
 func TestDeletedPodOfDeploymentIsReplaced(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.deploy(t, 2, podSpec())
-	before, err := w.livePods(t.Context(), webSelector)
+	e := newTestEnv(t)
+	e.deploy(t, 2, podSpec())
+	before, err := e.livePods(t.Context(), webSelector)
 	require.NoError(t, err)
-	victim := before[0].Name
-	require.NoError(t, w.client.CoreV1().Pods(w.namespace).Delete(t.Context(), victim, metav1.DeleteOptions{}))
-	isGone(t, w.client.CoreV1().Pods(w.namespace), victim)
-	w.settles(t, 2)
-	after, err := w.livePods(t.Context(), webSelector)
+	deleted := before[0].Name
+	require.NoError(t, e.client.CoreV1().Pods(e.namespace).Delete(t.Context(), deleted, metav1.DeleteOptions{}))
+	waitForDeletion(t, e.client.CoreV1().Pods(e.namespace), deleted)
+	e.waitForRollout(t, 2)
+	after, err := e.livePods(t.Context(), webSelector)
 	require.NoError(t, err)
 	require.Len(t, after, 2)
 }
 
 func TestDaemonSetFollowsMachines(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	first := w.addMachine(t)
-	_, err := w.client.AppsV1().DaemonSets(w.namespace).Create(t.Context(), &appsv1.DaemonSet{
+	e := newTestEnv(t)
+	first := e.addMachine(t)
+	_, err := e.client.AppsV1().DaemonSets(e.namespace).Create(t.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: webLabels},
-			Template: template(w.ownPodSpec()),
+			Template: template(e.ownPodSpec()),
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	runsOn := func(want ...string) {
+	waitForPodsOn := func(machines ...string) {
 		t.Helper()
-		slices.Sort(want)
+		slices.Sort(machines)
 		eventually(t, func(ctx context.Context) error {
-			pods, err := w.livePods(ctx, webSelector)
+			pods, err := e.livePods(ctx, webSelector)
 			if err != nil {
 				return err
 			}
@@ -145,27 +145,27 @@ func TestDaemonSetFollowsMachines(t *testing.T) {
 					nodes = append(nodes, pod.Spec.NodeName)
 				}
 			}
-			if slices.Sort(nodes); !slices.Equal(nodes, want) {
-				return fmt.Errorf("runs on %v, want %v", nodes, want)
+			if slices.Sort(nodes); !slices.Equal(nodes, machines) {
+				return fmt.Errorf("Pods are Ready on %v, want %v", nodes, machines)
 			}
 			return nil
 		})
 	}
-	runsOn(first)
-	second := w.addMachine(t)
-	runsOn(first, second)
+	waitForPodsOn(first)
+	second := e.addMachine(t)
+	waitForPodsOn(first, second)
 
-	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: null}}}`, ownMark)
-	_, err = w.client.CoreV1().Nodes().Patch(t.Context(), first, types.MergePatchType, patch, metav1.PatchOptions{})
+	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: null}}}`, ownKey)
+	_, err = e.client.CoreV1().Nodes().Patch(t.Context(), first, types.MergePatchType, patch, metav1.PatchOptions{})
 	require.NoError(t, err)
-	runsOn(second)
+	waitForPodsOn(second)
 }
 
-// createStatefulSet creates a StatefulSet "web" of three.
-func (w *world) createStatefulSet(t *testing.T) {
+// createStatefulSet creates StatefulSet "web" with three replicas.
+func (e *testEnv) createStatefulSet(t *testing.T) {
 	t.Helper()
 	three := int32(3)
-	_, err := w.client.AppsV1().StatefulSets(w.namespace).Create(t.Context(), &appsv1.StatefulSet{
+	_, err := e.client.AppsV1().StatefulSets(e.namespace).Create(t.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &three,
@@ -176,26 +176,26 @@ func (w *world) createStatefulSet(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A StatefulSet makes its Pods one after the other: each is ready before the next one is there.
-func TestStatefulSetIsOrdered(t *testing.T) {
+// Each Pod is Ready before the StatefulSet controller creates the next one.
+func TestStatefulSetCreatesItsPodsInOrder(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	list, err := w.client.CoreV1().Pods(w.namespace).List(t.Context(), metav1.ListOptions{})
+	e := newTestEnv(t)
+	list, err := e.client.CoreV1().Pods(e.namespace).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
-	w.createStatefulSet(t)
+	e.createStatefulSet(t)
 	var order []string
 	ready := map[string]bool{}
-	ctx, cancel := context.WithTimeout(t.Context(), guard)
+	ctx, cancel := context.WithTimeout(t.Context(), hangTimeout)
 	defer cancel()
-	pods := cache.NewFilteredListWatchFromClient(w.client.CoreV1().RESTClient(), "pods", w.namespace, func(*metav1.ListOptions) {})
+	pods := cache.NewFilteredListWatchFromClient(e.client.CoreV1().RESTClient(), "pods", e.namespace, func(*metav1.ListOptions) {})
 	_, err = watchtools.Until(ctx, list.ResourceVersion, pods, func(event watch.Event) (bool, error) {
 		pod, ok := event.Object.(*corev1.Pod)
 		if !ok {
-			return false, fmt.Errorf("watch says %v", event)
+			return false, fmt.Errorf("unexpected watch event: %v", event)
 		}
 		if event.Type == watch.Added {
 			if len(order) != len(ready) {
-				return false, fmt.Errorf("%s is there, and of %v only %v are ready", pod.Name, order, ready)
+				return false, fmt.Errorf("Pod %s was created when of %v only %v were Ready", pod.Name, order, ready)
 			}
 			order = append(order, pod.Name)
 		}
@@ -208,17 +208,17 @@ func TestStatefulSetIsOrdered(t *testing.T) {
 	require.Equal(t, []string{"web-0", "web-1", "web-2"}, order)
 }
 
-func TestDeletedPodOfStatefulSetIsRebornWithItsName(t *testing.T) {
+func TestDeletedPodOfStatefulSetIsRecreatedWithItsName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.createStatefulSet(t)
-	pods := w.client.CoreV1().Pods(w.namespace)
-	becomes(t, pods, "web-2", "Ready", podReady)
+	e := newTestEnv(t)
+	e.createStatefulSet(t)
+	pods := e.client.CoreV1().Pods(e.namespace)
+	waitUntil(t, pods, "web-2", "Ready", podReady)
 	first, err := pods.Get(t.Context(), "web-1", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.NoError(t, pods.Delete(t.Context(), "web-1", metav1.DeleteOptions{}))
-	becomes(t, pods, "web-1", "reborn", func(pod *corev1.Pod) bool { return pod.UID != first.UID && podReady(pod) })
-	becomes(t, w.client.AppsV1().StatefulSets(w.namespace), "web", "complete", func(set *appsv1.StatefulSet) bool {
+	waitUntil(t, pods, "web-1", "recreated and Ready", func(pod *corev1.Pod) bool { return pod.UID != first.UID && podReady(pod) })
+	waitUntil(t, e.client.AppsV1().StatefulSets(e.namespace), "web", "complete", func(set *appsv1.StatefulSet) bool {
 		return set.Status.ReadyReplicas == 3
 	})
 }
@@ -231,18 +231,18 @@ func jobSpec(completions int32) batchv1.JobSpec {
 
 func TestJobCompletes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	jobs := w.client.BatchV1().Jobs(w.namespace)
+	e := newTestEnv(t)
+	jobs := e.client.BatchV1().Jobs(e.namespace)
 	_, err := jobs.Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "work"}, Spec: jobSpec(3)}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	job := becomes(t, jobs, "work", "complete", func(job *batchv1.Job) bool {
+	job := waitUntil(t, jobs, "work", "complete", func(job *batchv1.Job) bool {
 		return slices.ContainsFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
 			return condition.Type == batchv1.JobComplete && condition.Status == corev1.ConditionTrue
 		})
 	})
 	require.EqualValues(t, 3, job.Status.Succeeded)
 	require.NotNil(t, job.Status.CompletionTime)
-	pods, err := w.livePods(t.Context(), webSelector)
+	pods, err := e.livePods(t.Context(), webSelector)
 	require.NoError(t, err)
 	require.Len(t, pods, 3)
 	for _, pod := range pods {
@@ -250,23 +250,23 @@ func TestJobCompletes(t *testing.T) {
 	}
 }
 
-func TestFinishedJobIsRemovedAfterItsTime(t *testing.T) {
+func TestFinishedJobIsDeletedAfterItsTTL(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	jobs := w.client.BatchV1().Jobs(w.namespace)
+	e := newTestEnv(t)
+	jobs := e.client.BatchV1().Jobs(e.namespace)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "work"}, Spec: jobSpec(1)}
 	job.Spec.TTLSecondsAfterFinished = new(int32)
 	_, err := jobs.Create(t.Context(), job, metav1.CreateOptions{})
 	require.NoError(t, err)
-	isGone(t, jobs, "work")
+	waitForDeletion(t, jobs, "work")
 }
 
-// So as not to wait for the next full minute, the CronJob is told that it last ran two minutes ago,
-// and so has a run to make up for.
+// So as not to wait for the next full minute, the test sets lastScheduleTime to two minutes ago. The CronJob then has a
+// missed run to start.
 func TestCronJobCreatesJobs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	cronJobs := w.client.BatchV1().CronJobs(w.namespace)
+	e := newTestEnv(t)
+	cronJobs := e.client.BatchV1().CronJobs(e.namespace)
 	suspend := true
 	cron, err := cronJobs.Create(t.Context(), &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "minutely"},
@@ -284,7 +284,7 @@ func TestCronJobCreatesJobs(t *testing.T) {
 	require.NoError(t, err)
 
 	eventually(t, func(ctx context.Context) error {
-		jobs, err := w.client.BatchV1().Jobs(w.namespace).List(ctx, metav1.ListOptions{})
+		jobs, err := e.client.BatchV1().Jobs(e.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -293,28 +293,28 @@ func TestCronJobCreatesJobs(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("none of %d Jobs is the CronJob's and done", len(jobs.Items))
+		return fmt.Errorf("none of %d Jobs is owned by the CronJob and has succeeded", len(jobs.Items))
 	})
 }
 
-func TestServiceGetsItsEndpoints(t *testing.T) {
+func TestServiceGetsReadyPodsAsEndpoints(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.deploy(t, 2, podSpec())
-	_, err := w.client.CoreV1().Services(w.namespace).Create(t.Context(), &corev1.Service{
+	e := newTestEnv(t)
+	e.deploy(t, 2, podSpec())
+	_, err := e.client.CoreV1().Services(e.namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.ServiceSpec{Selector: webLabels, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	pods, err := w.livePods(t.Context(), webSelector)
+	pods, err := e.livePods(t.Context(), webSelector)
 	require.NoError(t, err)
-	var want []string
+	var podIPs []string
 	for _, pod := range pods {
-		want = append(want, pod.Status.PodIP)
+		podIPs = append(podIPs, pod.Status.PodIP)
 	}
-	slices.Sort(want)
+	slices.Sort(podIPs)
 	eventually(t, func(ctx context.Context) error {
-		found, err := w.client.DiscoveryV1().EndpointSlices(w.namespace).List(ctx, metav1.ListOptions{
+		found, err := e.client.DiscoveryV1().EndpointSlices(e.namespace).List(ctx, metav1.ListOptions{
 			LabelSelector: discoveryv1.LabelServiceName + "=web",
 		})
 		if err != nil {
@@ -328,8 +328,8 @@ func TestServiceGetsItsEndpoints(t *testing.T) {
 				}
 			}
 		}
-		if slices.Sort(ready); !slices.Equal(ready, want) {
-			return fmt.Errorf("endpoints are %v, want %v", ready, want)
+		if slices.Sort(ready); !slices.Equal(ready, podIPs) {
+			return fmt.Errorf("ready endpoints are %v, want %v", ready, podIPs)
 		}
 		return nil
 	})
