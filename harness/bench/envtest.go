@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// bootEnvtest boots envtest with the flags that are its defaults.
+// bootEnvtest starts envtest with its default flags, measures it, and kills it.
 func (p programs) bootEnvtest(ctx context.Context, dir string) (b boot, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -33,14 +33,14 @@ func (p programs) bootEnvtest(ctx context.Context, dir string) (b boot, err erro
 	}
 	environment := &envtest.Environment{
 		ControlPlane: envtest.ControlPlane{
-			// The directories are named because envtest does not remove all of its own when a start fails.
+			// In directories of ours, because envtest does not remove all of its own when a start fails.
 			APIServer: &envtest.APIServer{
 				Path: p.apiServer, CertDir: filepath.Join(dir, "kube-apiserver"), Out: apiServerLog, Err: apiServerLog,
 				SecureServing: envtest.SecureServing{ListenAddr: envtest.ListenAddr{Address: host, Port: port}},
 			},
 			Etcd: &envtest.Etcd{Path: p.etcd, DataDir: filepath.Join(dir, "etcd"), Out: etcdLog, Err: etcdLog},
 		},
-		UseExistingCluster: new(false), // whatever the person's environment says
+		UseExistingCluster: new(false), // even if the user's environment sets USE_EXISTING_CLUSTER
 	}
 	for _, dir := range []string{environment.ControlPlane.APIServer.CertDir, environment.ControlPlane.Etcd.DataDir} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -57,7 +57,7 @@ func (p programs) bootEnvtest(ctx context.Context, dir string) (b boot, err erro
 		}
 	}()
 	defer func() {
-		err = errors.Join(err, end(started), environment.WebhookInstallOptions.Cleanup())
+		err = errors.Join(err, killChildren(started), environment.WebhookInstallOptions.Cleanup())
 		err = withLogs(err, etcdLog, apiServerLog)
 	}()
 	if err := readyz(ctx, net.JoinHostPort(host, port)); err != nil {
@@ -76,15 +76,15 @@ func (p programs) bootEnvtest(ctx context.Context, dir string) (b boot, err erro
 		return boot{}, err
 	}
 	if len(children) != 2 {
-		return boot{}, fmt.Errorf("envtest runs %d processes, not an API server and an etcd", len(children))
+		return boot{}, fmt.Errorf("envtest has %d processes; expected two, an API server and an etcd", len(children))
 	}
 	b.memory, err = memory(children...)
 	return b, err
 }
 
-// end kills the processes that envtest has started, and starts, until it starts no more. Its own
-// Stop would wait for an orderly end of what is thrown away, and its Start cannot be interrupted.
-func end(started <-chan struct{}) error {
+// killChildren kills the processes that envtest starts, until its Start has returned (started is closed) and none is
+// left. envtest's own Stop would wait for a graceful shutdown, and its Start cannot be cancelled.
+func killChildren(started <-chan struct{}) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
@@ -102,14 +102,14 @@ func end(started <-chan struct{}) error {
 			return nil
 		}
 		for _, child := range running {
-			_ = child.Kill() // it may have ended since
+			_ = child.Kill() // it may have exited already
 		}
 		<-tick.C
 	}
 }
 
-// children returns the processes that this one has started and not yet seen end. While envtest
-// boots there are no others than its own.
+// children returns the child processes of this process that have not been reaped. During a boot of envtest, all of them
+// are envtest's.
 func children() ([]*process.Process, error) {
 	all, err := (&process.Process{Pid: int32(os.Getpid())}).Children()
 	if err != nil && !errors.Is(err, process.ErrorNoChildren) {
@@ -118,8 +118,8 @@ func children() ([]*process.Process, error) {
 	return all, nil
 }
 
-// freePort returns an address that nothing listens at. envtest finds its own the same way, but does
-// not say which before it is up.
+// freePort returns a free port of a loopback address. envtest would find one by itself, but does not tell which until
+// it is up.
 func freePort() (host, port string, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,11 +1,10 @@
-// Program bench measures what the workshop's own parts cost, each side by side with what would be there
-// without them.
+// Command bench measures what parts of the workshop cost, in comparison with the alternative.
 //
-//   - Boots of the control plane, and those of envtest: the kube-apiserver and etcd, as two processes, that
-//     controllers are commonly tested with. Both are built from the same modules.
-//   - Requests and watches through the recording proxy, and without it.
+//   - Starting the control plane, compared with starting envtest: the kube-apiserver and etcd, as two processes, that
+//     controllers are commonly tested with. All binaries are built from the same modules.
+//   - Requests and watches through the recording proxy, compared with direct ones.
 //
-// The two sides alternate within one run, so that whatever else the machine does falls on both.
+// The two sides alternate within one run, so that other load on the machine affects both.
 package main
 
 import (
@@ -26,12 +25,12 @@ import (
 )
 
 func main() {
-	flags := flag.NewFlagSet("bench", flag.ExitOnError) // not the global one, which controller-runtime adds to
+	flags := flag.NewFlagSet("bench", flag.ExitOnError) // not the global FlagSet, to which controller-runtime adds its own flags
 	var o options
-	flags.IntVar(&o.boots, "boots", 10, "how `many` boots to measure of ours and of envtest's each; 0 for none")
-	flags.IntVar(&o.requests, "requests", 1000, "how `many` requests of each kind to measure through the proxy and without it; 0 for none")
-	flags.IntVar(&o.events, "events", 5000, "how `many` events a watch is sent through the proxy and without it; 0 for none")
-	_ = flags.Parse(os.Args[1:]) // it exits on an error
+	flags.IntVar(&o.boots, "boots", 10, "how `many` times to start the control plane, and envtest; 0 skips the comparison")
+	flags.IntVar(&o.requests, "requests", 1000, "how `many` requests of each kind to send through the proxy, and directly; 0 skips the comparison")
+	flags.IntVar(&o.events, "events", 5000, "how `many` events to watch through the proxy, and directly; 0 skips the comparison")
+	_ = flags.Parse(os.Args[1:]) // exits on an error
 	ctx := proc.Context()
 	err := run(ctx, o, flags.Args())
 	switch {
@@ -44,21 +43,22 @@ func main() {
 	}
 }
 
-// boot is what was measured of one.
+// boot is the measurements of one start of a control plane.
 type boot struct {
-	ready   time.Duration // from the start until /readyz says ok
-	running time.Duration // from the start until all Pods are Running; 0 where nothing runs Pods
-	memory  uint64        // resident, of all processes, in bytes, at the last of these moments
+	ready   time.Duration // from the start until /readyz returns ok
+	running time.Duration // from the start until all Pods are Running; 0 for envtest, which runs no Pods
+	memory  uint64        // resident memory of all processes together, in bytes, at the end of the boot
 }
 
-// bootLimit is a bound on one boot, which takes seconds.
-const bootLimit = 2 * time.Minute
+// hangTimeout bounds what takes seconds: one boot, or one watch.
+const hangTimeout = 2 * time.Minute
 
-// options are the flags.
+// options are the values of the flags.
 type options struct{ boots, requests, events int }
 
-// mostEvents is what the API server keeps of what has changed, for watches that begin earlier.
-const mostEvents = 50000
+// maxEvents is how many events the API server's watch cache may keep for watches that start at an earlier
+// resourceVersion.
+const maxEvents = 50000
 
 func run(ctx context.Context, o options, rest []string) error {
 	for flag, value := range map[string]int{"boots": o.boots, "requests": o.requests, "events": o.events} {
@@ -67,10 +67,10 @@ func run(ctx context.Context, o options, rest []string) error {
 		}
 	}
 	switch {
-	case o.events > mostEvents:
-		return fmt.Errorf("--events is %d; it must be %d or less, because the API server keeps no more", o.events, mostEvents)
+	case o.events > maxEvents:
+		return fmt.Errorf("--events is %d; it must be %d or less, because the API server keeps no more", o.events, maxEvents)
 	case len(rest) > 0:
-		return fmt.Errorf("there is no argument %q; the flags are --boots, --requests and --events", rest[0])
+		return fmt.Errorf("unexpected argument %q; the flags are --boots, --requests and --events", rest[0])
 	}
 	fmt.Printf("Kubernetes %s on %s/%s, %d CPUs\n", cluster.KubernetesVersion, runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	if o.boots > 0 {
@@ -86,7 +86,7 @@ func run(ctx context.Context, o options, rest []string) error {
 	return nil
 }
 
-// benchBoots measures boots of both kinds, and prints what came of it.
+// benchBoots starts the control plane and envtest by turns, and prints a comparison.
 func benchBoots(ctx context.Context, boots int) (err error) {
 	programs, err := build(ctx)
 	if err != nil {
@@ -94,26 +94,26 @@ func benchBoots(ctx context.Context, boots int) (err error) {
 	}
 	dir, err := os.MkdirTemp("", "workshop-bench-")
 	if err != nil {
-		return fmt.Errorf("make a directory for the boots: %w", err)
+		return fmt.Errorf("create a directory for the boots: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// What envtest has to say comes back as an error; without this, it complains that nobody listens.
+	// envtest returns its failures as errors. Without this, controller-runtime complains that no logger is set.
 	ctrllog.SetLogger(logr.Discard())
 
 	var ours, envtests []boot
 	for i := range boots + 1 {
-		// The first pair finds the binaries on the disk, the others in memory: it is not counted.
+		// The first pair reads the binaries from disk, the others from the page cache, so it does not count.
 		label := fmt.Sprintf("boot %d of %d", i, boots)
 		if i == 0 {
 			label = "warm-up"
 		}
-		our, err := within(ctx, dir, label+", ours", programs.bootOurs)
+		our, err := measureBoot(ctx, dir, label+", ours", programs.bootOurs)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(os.Stderr, "%s: ours: ready in %s, Pods in %s, %s", label,
 			seconds(our.ready.Seconds()), seconds(our.running.Seconds()), mebibytes(float64(our.memory)))
-		envtest, err := within(ctx, dir, label+", envtest", programs.bootEnvtest)
+		envtest, err := measureBoot(ctx, dir, label+", envtest", programs.bootEnvtest)
 		if err != nil {
 			fmt.Fprintln(os.Stderr)
 			return err
@@ -126,14 +126,14 @@ func benchBoots(ctx context.Context, boots int) (err error) {
 	return report(os.Stdout, ours, envtests)
 }
 
-// within does one boot, in a directory below dir that is gone afterwards.
-func within(ctx context.Context, dir, label string, measure func(ctx context.Context, dir string) (boot, error)) (b boot, err error) {
+// measureBoot calls measure with an empty directory in dir, which it removes afterwards. Errors begin with label.
+func measureBoot(ctx context.Context, dir, label string, measure func(ctx context.Context, dir string) (boot, error)) (b boot, err error) {
 	dir = filepath.Join(dir, "boot")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return boot{}, fmt.Errorf("%s: %w", label, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	ctx, cancel := context.WithTimeoutCause(ctx, bootLimit, fmt.Errorf("it took more than %s", bootLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, hangTimeout, fmt.Errorf("it took more than %s", hangTimeout))
 	defer cancel()
 	if b, err = measure(ctx, dir); err != nil {
 		return boot{}, fmt.Errorf("%s: %w", label, err)

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	nodes     = 20
-	pods      = 20
-	namespace = metav1.NamespaceDefault
-	name      = "bench" // of the Deployment, and of the label of its Pods
+	nodes          = 20 // that the control plane starts with
+	pods           = 20 // replicas of the Deployment
+	namespace      = metav1.NamespaceDefault
+	deploymentName = "bench" // also the value of the label app of its Pods
 )
 
-// bootOurs boots our control plane the way cluster.Start does. That returns when the Nodes are Ready;
-// here it is asked from outside, and earlier.
+// bootOurs starts our control plane with the same flags as cluster.Start does, measures it, and stops it. cluster.Start
+// returns when the Nodes are Ready, which is too late to measure when the API server is.
 func (p programs) bootOurs(ctx context.Context, dir string) (b boot, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -42,7 +42,7 @@ func (p programs) bootOurs(ctx context.Context, dir string) (b boot, err error) 
 		"--ephemeral", "--exit-with-stdin")
 	cmd.Stderr = log
 	proc.Group(cmd)
-	if _, err := cmd.StdinPipe(); err != nil { // it ends when we do, however we do
+	if _, err := cmd.StdinPipe(); err != nil { // the control plane stops when this process dies
 		return boot{}, err
 	}
 	start := time.Now()
@@ -51,7 +51,7 @@ func (p programs) bootOurs(ctx context.Context, dir string) (b boot, err error) 
 	}
 	exited := make(chan struct{})
 	go func() {
-		cancel(fmt.Errorf("the control plane ended: %w", endError(cmd.Wait())))
+		cancel(fmt.Errorf("the control plane exited: %w", exitError(cmd.Wait())))
 		close(exited)
 	}()
 	defer func() {
@@ -62,7 +62,7 @@ func (p programs) bootOurs(ctx context.Context, dir string) (b boot, err error) 
 
 	work, workCtx := errgroup.WithContext(ctx)
 	work.Go(func() error {
-		address, err := served(workCtx, data)
+		address, err := listenAddress(workCtx, data)
 		if err != nil {
 			return err
 		}
@@ -86,8 +86,8 @@ func (p programs) bootOurs(ctx context.Context, dir string) (b boot, err error) 
 	return b, err
 }
 
-// served returns the address that the control plane on data listens at.
-func served(ctx context.Context, data string) (string, error) {
+// listenAddress waits until the control plane with the data directory data listens, and returns its address.
+func listenAddress(ctx context.Context, data string) (string, error) {
 	var port int
 	err := poll(ctx, "wait for the control plane to listen", func() error {
 		text, err := os.ReadFile(filepath.Join(data, "port"))
@@ -100,12 +100,12 @@ func served(ctx context.Context, data string) (string, error) {
 	return fmt.Sprintf("127.0.0.1:%d", port), err
 }
 
-// deploy creates a Deployment as soon as the API server takes it, and waits until all of its Pods
-// are Running and all Nodes Ready.
+// deploy creates a Deployment as soon as the API server accepts it, and waits until all of its Pods are Running and all
+// Nodes are Ready.
 func deploy(ctx context.Context, kubeconfig string) error {
 	var client kubernetes.Interface
 	if err := poll(ctx, "create the Deployment", func() (err error) {
-		// Until it is written to its end, the kubeconfig is of no use, so it is part of each try.
+		// Each attempt reads the kubeconfig again, because the control plane may still be writing it.
 		if client, err = (&cluster.Cluster{Kubeconfig: kubeconfig}).Client(); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func deploy(ctx context.Context, kubeconfig string) error {
 	}); err != nil {
 		return err
 	}
-	// Of the API server's own memory, so that asking costs it little.
+	// resourceVersion 0 lists from the API server's watch cache, so that polling costs little.
 	cached := metav1.ListOptions{ResourceVersion: "0"}
 	if err := poll(ctx, "wait for the Pods to be Running", func() error {
 		all, err := client.CoreV1().Pods(namespace).List(ctx, cached)
@@ -155,9 +155,9 @@ func deploy(ctx context.Context, kubeconfig string) error {
 }
 
 func deployment() *appsv1.Deployment {
-	labels := map[string]string{"app": name}
+	labels := map[string]string{"app": deploymentName}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: deploymentName},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(pods)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},

@@ -8,10 +8,10 @@ import (
 	"example.com/controllers/harness/gobuild"
 )
 
-// programs are the paths of the binaries that are measured.
+// programs holds the paths of the binaries that are measured.
 type programs struct{ controlPlane, apiServer, etcd string }
 
-// build builds what is not built yet, so that no boot waits for a build.
+// build builds the programs that are not in the cache, so that no boot includes a build.
 func build(ctx context.Context) (programs, error) {
 	root, err := cluster.Root(ctx)
 	if err != nil {
@@ -19,7 +19,7 @@ func build(ctx context.Context) (programs, error) {
 	}
 	controlPlane := cluster.Program(root)
 
-	// Of the same modules with the same flags, so that all that differs is how it is put together.
+	// From the same modules with the same flags, so that the difference is only in how they are combined.
 	apiServer := controlPlane
 	apiServer.Name, apiServer.Package = "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"
 	apiServer.Sources, apiServer.ExtraPackages = []string{"go.mod", "go.sum"}, nil

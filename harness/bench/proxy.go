@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -23,25 +24,25 @@ import (
 )
 
 const (
-	recorded    = "bench"  // the ConfigMap that is asked for, and whose changes are watched
-	rounds      = 5        // of each kind of watch, on each way
-	writers     = 8        // at the same time, to make the events
-	watchEvents = "events" // of which all are read, in one watch that begins before the first
+	configMapName = "bench"  // the ConfigMap that the measured requests read and patch
+	rounds        = 5        // watches of each content type on each path
+	writers       = 8        // goroutines that cause the events concurrently, each on a ConfigMap of its own
+	watchedLabel  = "events" // the value of the label "for" of the ConfigMaps of the watches, and the prefix of their names
 )
 
-// way is one of the two ways to the API server.
-type way struct {
+// path is one of the two paths to the API server: direct, or through the proxy.
+type path struct {
 	name   string
 	config *rest.Config
 	client kubernetes.Interface
 }
 
-// pair is one number of each way.
+// pair is a measurement on both paths, in seconds.
 type pair struct{ direct, proxied float64 }
 
-// benchProxy measures what the recording proxy costs, on a control plane of its own: the same requests go
-// directly and through it, by turns. The proxy is in this process, as in a page that is played, and
-// writes its recording to a file.
+// benchProxy measures what the recording proxy costs, on a control plane of its own: it sends the same requests
+// directly and through the proxy, by turns. The proxy runs in this process and records to a file, as it does when a
+// page is played.
 func benchProxy(ctx context.Context, requests, events int, out io.Writer) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Progress: os.Stderr})
 	if err != nil {
@@ -67,18 +68,18 @@ func benchProxy(ctx context.Context, requests, events int, out io.Writer) (err e
 	if requests > 0 {
 		fmt.Fprintln(table, "a request, median (99th percentile)\tdirect\tthrough the proxy\tadded")
 	}
-	ways, err := waysOf(direct, proxy.Config(), runtimeJSON)
+	paths, err := newPaths(direct, proxy.Config(), runtime.ContentTypeJSON)
 	if err != nil {
 		return err
 	}
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: recorded}, Data: map[string]string{"n": "0"}}
-	if _, err := ways[0].client.CoreV1().ConfigMaps(namespace).Create(ctx, config, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("make ConfigMap %s: %w", recorded, err)
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMapName}, Data: map[string]string{"n": "0"}}
+	if _, err := paths[0].client.CoreV1().ConfigMaps(namespace).Create(ctx, config, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create ConfigMap %s: %w", configMapName, err)
 	}
 	if requests > 0 {
 		for _, kind := range requestKinds {
-			fmt.Fprintf(os.Stderr, "proxy: %d times %s, on each way\n", requests, kind.name)
-			times, err := alternate(ctx, requests, ways, kind.do)
+			fmt.Fprintf(os.Stderr, "proxy: %d times %s, on each path\n", requests, kind.name)
+			times, err := alternate(ctx, requests, paths, kind.send)
 			if err != nil {
 				return fmt.Errorf("%s: %w", kind.name, err)
 			}
@@ -90,16 +91,16 @@ func benchProxy(ctx context.Context, requests, events int, out io.Writer) (err e
 			fmt.Fprintln(table)
 		}
 		fmt.Fprintln(table, "watch events a second, median (range)\tdirect\tthrough the proxy\tof direct")
-		fmt.Fprintf(os.Stderr, "proxy: %d events, %d times on each way, as JSON and as protobuf\n", events, rounds)
-		from, err := makeEvents(ctx, ways[0].client, events)
+		fmt.Fprintf(os.Stderr, "proxy: %d events, %d times on each path, as JSON and as protobuf\n", events, rounds)
+		from, err := causeEvents(ctx, paths[0].client, events)
 		if err != nil {
 			return err
 		}
-		for _, contentType := range []string{runtimeJSON, "application/vnd.kubernetes.protobuf"} {
-			if ways, err = waysOf(direct, proxy.Config(), contentType); err != nil {
+		for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+			if paths, err = newPaths(direct, proxy.Config(), contentType); err != nil {
 				return err
 			}
-			times, err := alternate(ctx, rounds, ways, func(ctx context.Context, client kubernetes.Interface, _ int) error {
+			times, err := alternate(ctx, rounds, paths, func(ctx context.Context, client kubernetes.Interface, _ int) error {
 				return readEvents(ctx, client, from, events)
 			})
 			if err != nil {
@@ -111,52 +112,51 @@ func benchProxy(ctx context.Context, requests, events int, out io.Writer) (err e
 	return table.Flush()
 }
 
-const runtimeJSON = "application/json"
-
-// waysOf returns the direct way and the one through the proxy.
-func waysOf(direct, proxied *rest.Config, contentType string) ([]way, error) {
-	ways := []way{{name: "direct", config: direct}, {name: "proxy", config: proxied}}
-	for i := range ways {
-		config := rest.CopyConfig(ways[i].config)
+// newPaths returns the direct path and the one through the proxy, in this order, with clients that use contentType.
+func newPaths(direct, proxied *rest.Config, contentType string) ([]path, error) {
+	paths := []path{{name: "direct", config: direct}, {name: "proxy", config: proxied}}
+	for i := range paths {
+		config := rest.CopyConfig(paths[i].config)
 		config.ContentType, config.AcceptContentTypes = contentType, contentType
 		config.QPS = -1
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return nil, err
 		}
-		ways[i].client = client
+		paths[i].client = client
 	}
-	return ways, nil
+	return paths, nil
 }
 
-// requestKinds are the requests whose time is measured.
+// requestKinds are the requests whose latency is measured. number is different in each request.
 var requestKinds = []struct {
 	name string
-	do   func(ctx context.Context, client kubernetes.Interface, number int) error
+	send func(ctx context.Context, client kubernetes.Interface, number int) error
 }{
 	{"GET of a ConfigMap", func(ctx context.Context, client kubernetes.Interface, _ int) error {
-		_, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, recorded, metav1.GetOptions{})
+		_, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, configMapName, metav1.GetOptions{})
 		return err
 	}},
 	{"PATCH of a ConfigMap", func(ctx context.Context, client kubernetes.Interface, number int) error {
-		_, err := client.CoreV1().ConfigMaps(namespace).Patch(ctx, recorded, types.MergePatchType,
+		_, err := client.CoreV1().ConfigMaps(namespace).Patch(ctx, configMapName, types.MergePatchType,
 			fmt.Appendf(nil, `{"data":{"n":"%d"}}`, number), metav1.PatchOptions{})
 		return err
 	}},
 }
 
-// alternate does something on each way, by turns, and returns how many seconds it took. Who is first
-// changes too, so that what is cached for the second is for both as often. The first turns are not counted.
-func alternate(ctx context.Context, times int, ways []way, do func(context.Context, kubernetes.Interface, int) error) ([]pair, error) {
+// alternate calls send on both paths by turns, times times each, and returns how long the calls took. Which path is
+// first alternates as well, because the second one may profit from what the API server has cached for the first. Up
+// to 20 more pairs at the beginning do not count.
+func alternate(ctx context.Context, times int, paths []path, send func(context.Context, kubernetes.Interface, int) error) ([]pair, error) {
 	warmUp := min(times, 20)
 	var pairs []pair
 	for number := range times + warmUp {
 		var took [2]float64
-		for turn := range ways {
-			i := (turn + number) % len(ways)
+		for turn := range paths {
+			i := (turn + number) % len(paths)
 			start := time.Now()
-			if err := do(ctx, ways[i].client, 2*number+turn+1); err != nil {
-				return nil, fmt.Errorf("%s: %w", ways[i].name, err)
+			if err := send(ctx, paths[i].client, 2*number+turn+1); err != nil {
+				return nil, fmt.Errorf("%s: %w", paths[i].name, err)
 			}
 			took[i] = time.Since(start).Seconds()
 		}
@@ -167,21 +167,22 @@ func alternate(ctx context.Context, times int, ways []way, do func(context.Conte
 	return pairs, nil
 }
 
-// makeEvents changes a ConfigMap so many times, and returns the resourceVersion before.
-func makeEvents(ctx context.Context, client kubernetes.Interface, events int) (resourceVersion string, err error) {
+// causeEvents creates ConfigMaps and then changes them, events times in all. It returns a resourceVersion from which
+// on a watch reports these changes and nothing before them.
+func causeEvents(ctx context.Context, client kubernetes.Interface, events int) (resourceVersion string, err error) {
 	maps := client.CoreV1().ConfigMaps(namespace)
-	var made []*corev1.ConfigMap
+	var configMaps []*corev1.ConfigMap
 	for writer := range writers {
 		m, err := maps.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", watchEvents, writer), Labels: map[string]string{"for": watchEvents}},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", watchedLabel, writer), Labels: map[string]string{"for": watchedLabel}},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			return "", fmt.Errorf("make a ConfigMap to watch: %w", err)
+			return "", fmt.Errorf("create a ConfigMap to watch: %w", err)
 		}
-		made = append(made, m)
+		configMaps = append(configMaps, m)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for writer, m := range made {
+	for writer, m := range configMaps {
 		group.Go(func() error {
 			for number := writer; number < events; number += writers {
 				_, err := maps.Patch(ctx, m.Name, types.MergePatchType,
@@ -193,14 +194,15 @@ func makeEvents(ctx context.Context, client kubernetes.Interface, events int) (r
 			return nil
 		})
 	}
-	return made[writers-1].ResourceVersion, group.Wait()
+	return configMaps[writers-1].ResourceVersion, group.Wait()
 }
 
-// readEvents reads all events from a resourceVersion on, which the API server has ready, as fast as it can.
+// readEvents reads the given number of events in one watch, which starts at the resourceVersion from. The API server
+// has all of them in its watch cache, so it sends them as fast as it can.
 func readEvents(ctx context.Context, client kubernetes.Interface, from string, events int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, bootLimit, fmt.Errorf("not all events have come after %s", bootLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, hangTimeout, fmt.Errorf("not all events have arrived within %s", hangTimeout))
 	defer cancel()
-	watch, err := client.CoreV1().ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: from, LabelSelector: "for=" + watchEvents})
+	watch, err := client.CoreV1().ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: from, LabelSelector: "for=" + watchedLabel})
 	if err != nil {
 		return err
 	}
@@ -208,8 +210,8 @@ func readEvents(ctx context.Context, client kubernetes.Interface, from string, e
 	for range events {
 		select {
 		case event, ok := <-watch.ResultChan():
-			if _, is := event.Object.(*corev1.ConfigMap); !ok || !is {
-				return fmt.Errorf("the watch ended early, or with what is no ConfigMap: %s %T", event.Type, event.Object)
+			if _, isConfigMap := event.Object.(*corev1.ConfigMap); !ok || !isConfigMap {
+				return fmt.Errorf("the watch ended early, or sent something other than a ConfigMap: event %q, object %T", event.Type, event.Object)
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -218,8 +220,8 @@ func readEvents(ctx context.Context, client kubernetes.Interface, from string, e
 	return nil
 }
 
-// latencyRow writes a line about the time that a request takes. What is added is the median of what the
-// pairs differ by.
+// latencyRow writes a row of the table of latencies. The last column is the median of the differences of the pairs, not
+// the difference of the medians.
 func latencyRow(w io.Writer, name string, times []pair) {
 	var direct, proxied, added []float64
 	for _, p := range times {
@@ -231,7 +233,7 @@ func latencyRow(w io.Writer, name string, times []pair) {
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, cell(direct), cell(proxied), milliseconds(summarize(added).median))
 }
 
-// throughputRow writes a line about the events that come in a second.
+// throughputRow writes a row of the table of events per second.
 func throughputRow(w io.Writer, name string, times []pair, events int) {
 	var direct, proxied, share []float64
 	for _, p := range times {
@@ -245,7 +247,7 @@ func throughputRow(w io.Writer, name string, times []pair, events int) {
 	fmt.Fprintf(w, "%s\t%s\t%s\t%.0f %%\n", name, cell(direct), cell(proxied), 100*summarize(share).median)
 }
 
-// percentile returns the number that a share of the numbers does not exceed.
+// percentile returns the number at the given share of the sorted numbers, such as 0.99.
 func percentile(numbers []float64, share float64) float64 {
 	sorted := slices.Sorted(slices.Values(numbers))
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]

@@ -7,10 +7,10 @@ import (
 	"text/tabwriter"
 )
 
-// summary is what is said of a series of numbers.
+// summary is the statistics that the tables show of a series of numbers.
 type summary struct{ median, min, max float64 }
 
-// summarize sums up one number or more. The median of an even count is halfway between the middle two.
+// summarize returns the summary of one or more numbers. The median of an even count is halfway between the middle two.
 func summarize(numbers []float64) summary {
 	sorted := slices.Sorted(slices.Values(numbers))
 	count := len(sorted)
@@ -21,12 +21,12 @@ func summarize(numbers []float64) summary {
 	}
 }
 
-// measures are the rows of the table.
+// measures are the rows of the table of boots.
 var measures = []struct {
 	name   string
 	of     func(boot) float64
 	format func(float64) string
-	both   bool // envtest has it too
+	both   bool // measured for envtest as well
 }{
 	{"start to /readyz ok", func(b boot) float64 { return b.ready.Seconds() }, seconds, true},
 	{fmt.Sprintf("start to %d Pods Running on %d nodes", pods, nodes), func(b boot) float64 { return b.running.Seconds() }, seconds, false},
@@ -36,7 +36,7 @@ var measures = []struct {
 func seconds(s float64) string   { return fmt.Sprintf("%.2f s", s) }
 func mebibytes(b float64) string { return fmt.Sprintf("%.0f MiB", b/(1<<20)) }
 
-// report prints what was measured as a table.
+// report prints the table of boots.
 func report(w io.Writer, ours, envtests []boot) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "median (range)\tours\tenvtest")
@@ -66,6 +66,7 @@ To /readyz, envtest takes %.1f times as long as ours (ratio of the medians).
 	return err
 }
 
+// medianReady returns the median time until /readyz returns ok, in seconds.
 func medianReady(boots []boot) float64 {
 	var numbers []float64
 	for _, b := range boots {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-func TestRowsOfTheProxy(t *testing.T) {
-	// Half of a millisecond is added most of the time, whatever the medians of the two ways differ by.
+func TestProxyRowsCompareDirectAndProxied(t *testing.T) {
+	// Most pairs differ by half a millisecond; the medians of the two paths differ by something else.
 	times := []pair{{0.001, 0.0015}, {0.002, 0.0025}, {0.010, 0.004}, {0.004, 0.0045}}
 	var out strings.Builder
 	latencyRow(&out, "GET", times)
@@ -20,7 +20,7 @@ func TestRowsOfTheProxy(t *testing.T) {
 	}
 }
 
-func TestSummarize(t *testing.T) {
+func TestSummarizeReturnsMedianAndRange(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		numbers []float64

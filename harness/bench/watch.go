@@ -15,10 +15,10 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 )
 
-// pollInterval is how exact the times are. Shorter, and the asking would slow what is asked.
+// pollInterval is the resolution of the measured times. With a shorter one, polling would slow down what is measured.
 const pollInterval = 5 * time.Millisecond
 
-// poll tries until it works or ctx ends.
+// poll calls try every pollInterval until it succeeds or ctx is cancelled. doing says in the error what it is for.
 func poll(ctx context.Context, doing string, try func() error) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -35,8 +35,8 @@ func poll(ctx context.Context, doing string, try func() error) error {
 	}
 }
 
-// readyz waits until the API server at address says that it is ready. It asks without credentials,
-// which envtest hands out only when it is up.
+// readyz waits until /readyz of the API server at address returns ok. It sends no credentials, because envtest provides
+// them only once it is up.
 func readyz(ctx context.Context, address string) error {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
@@ -62,7 +62,7 @@ func readyz(ctx context.Context, address string) error {
 	})
 }
 
-// memory returns the resident memory of processes together, in bytes.
+// memory returns the resident memory of all processes together, in bytes.
 func memory(processes ...*process.Process) (uint64, error) {
 	var sum uint64
 	for _, p := range processes {
@@ -75,15 +75,15 @@ func memory(processes ...*process.Process) (uint64, error) {
 	return sum, nil
 }
 
-// endError is how a process ended that was not to end.
-func endError(err error) error {
+// exitError returns err, which cmd.Wait has returned, or an error that stands for exit status 0.
+func exitError(err error) error {
 	if err == nil {
 		return errors.New("exit status 0")
 	}
 	return err
 }
 
-// withLogs adds the last lines of logs to an error.
+// withLogs adds the last lines of each log to an error. A nil error stays nil.
 func withLogs(err error, logs ...*os.File) error {
 	if err == nil {
 		return nil

@@ -1,7 +1,10 @@
-// Package guard ends what a command left running when the one that asked for it is gone.
+// Package guard runs a command under a second process, the guard, that cleans up after it.
 //
-// A program that is killed with SIGKILL cannot clean up. So it starts its commands through a second
-// process, the guard, which holds the other end of a pipe and cleans up when that closes.
+//   - When the command exits, the guard ends all processes that it has left behind, such as background jobs.
+//   - When the caller dies, even by SIGKILL, the guard ends the command as well and removes the caller's directory.
+//
+// The guard holds one end of a pipe, whose other end only the caller has open. The kernel closes it when the caller
+// dies.
 package guard
 
 import (
@@ -21,23 +24,22 @@ import (
 	"example.com/controllers/harness/proc"
 )
 
-// Bye is what the process that asked for a guard writes to the pipe before it closes it, to say that
-// it is still there and will clean up its directories itself.
+// Bye is what the caller writes to the pipe before closing it. It tells the guard that the caller is alive and removes
+// its directory itself.
 const Bye = "bye"
 
-// Run runs a command in a session of its own and returns its exit status. When the command ends, or
-// alive does (a pipe from the process that asked, closed by it or by its death), or the guard gets
-// SIGTERM, it ends every process of the session, background jobs and their children included. If the
-// one that asked has not said [Bye], it then removes the directory remove.
+// Run runs a command in a session of its own and returns its exit status. alive is the guard's end of the pipe. When
+// the command exits, alive is closed, or the guard gets SIGTERM, Run ends every process of the session, including
+// background jobs and their children. If alive was closed without [Bye], it then removes the directory remove.
 //
-// The command gets the guard's standard output, standard error and file 3. Its standard input is empty.
+// The command inherits standard output, standard error and file descriptor 3. Its standard input is empty.
 func Run(alive io.Reader, remove, name string, args ...string) (status int, err error) {
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{os.NewFile(3, "file 3")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 
-	// Ctrl-C is for the one that asked; when it has had enough, it closes the pipe.
+	// Ctrl-C is for the caller to handle, which closes the pipe when the command should stop.
 	signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGPIPE)
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
@@ -56,7 +58,7 @@ func Run(alive io.Reader, remove, name string, args ...string) (status int, err 
 	select {
 	case err = <-exited:
 		sessionErr := endSession(cmd.Process.Pid)
-		// The one that asked learns of the end by the end of the output; what it has to say comes after.
+		// The caller notices the exit by the end of the output, and only then writes Bye and closes the pipe.
 		os.Stdout.Close()
 		os.Stderr.Close()
 		last = <-said
@@ -82,7 +84,7 @@ func Run(alive io.Reader, remove, name string, args ...string) (status int, err 
 	return 0, err
 }
 
-// endSession ends all processes of a session: SIGTERM first, SIGKILL after a grace period.
+// endSession ends all processes of a session: it sends SIGTERM and, after [proc.Grace], SIGKILL.
 func endSession(session int) error {
 	return end(func() ([]int, error) { return sessionMembers(session) })
 }
@@ -97,8 +99,8 @@ func end(members func() ([]int, error)) error {
 			return err
 		}
 		if len(members) == 0 {
-			// A process that was in the list may have started another one, which is not, and have ended
-			// before it was looked at. So an empty list may miss somebody; the next one does not.
+			// Listing the processes is not atomic: one of them may have started another, which is not in the list,
+			// and have exited before its session was read. So an empty list may be wrong, but not two in a row.
 			if empty++; empty == 2 {
 				return nil
 			}
@@ -106,19 +108,20 @@ func end(members func() ([]int, error)) error {
 		}
 		empty = 0
 		for _, pid := range members {
-			_ = syscall.Kill(pid, signal) // it may have gone since
+			_ = syscall.Kill(pid, signal) // it may have exited already
 		}
 		switch now := time.Now(); {
 		case now.After(kill.Add(proc.Grace)):
-			return fmt.Errorf("processes %v do not end, not even by SIGKILL", members)
+			return fmt.Errorf("processes %v are still running after SIGKILL", members)
 		case now.After(kill):
 			signal = syscall.SIGKILL
 		}
-		// They are not our children, all of them, so there is nothing to wait on.
+		// Not all of them are our children, so there is nothing to wait on.
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
+// sessionMembers returns the IDs of the processes of a session, without zombies.
 func sessionMembers(session int) ([]int, error) {
 	all, err := process.Pids()
 	if err != nil {
@@ -137,11 +140,11 @@ func sessionMembers(session int) ([]int, error) {
 	return members, nil
 }
 
-// command is the first argument of a process that is to be a guard.
+// command is the first command-line argument of a guard process.
 const command = "be-a-guard"
 
-// Main makes this process the guard if it was started by [Command], and does not return then. Programs
-// and test binaries that need guards call it before anything else.
+// Main runs the guard, and exits, if this process was started by [Command]; otherwise it does nothing. Programs and test
+// binaries that use guards call it before anything else.
 func Main() {
 	if len(os.Args) < 2 || os.Args[1] != command {
 		return
@@ -155,8 +158,9 @@ func Main() {
 	os.Exit(status)
 }
 
-// Command returns a command that runs another one under a guard: this program again, as [Main]. The
-// caller gives it a pipe as standard input. The guard removes the directory remove if we die.
+// Command returns a command that runs another one under a guard. It executes this program again, whose main function
+// must call [Main]. The caller sets its standard input to a pipe that it keeps open, and the guard removes the directory
+// remove if the caller dies.
 func Command(remove, name string, args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
