@@ -1,3 +1,4 @@
+// The tools that the Makefile uses. This module pins their versions.
 module example.com/controllers/tools
 
 go 1.26.0

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/machine"
@@ -39,4 +41,36 @@ func ExampleStart() {
 	// node-0
 	// node-1
 	// one-more
+}
+
+// A controller that runs outside of the cluster has the rights of its ServiceAccount: here, one without any role.
+func ExampleCluster_ServiceAccountConfig() {
+	ctx := context.Background()
+	c, err := cluster.Shared()
+	if err != nil {
+		panic(err)
+	}
+	admin, err := c.Client()
+	if err != nil {
+		panic(err)
+	}
+	accounts := admin.CoreV1().ServiceAccounts("default")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "frontend-controller"}}
+	if _, err := accounts.Create(ctx, account, metav1.CreateOptions{}); err != nil {
+		panic(err)
+	}
+	defer accounts.Delete(ctx, account.Name, metav1.DeleteOptions{})
+
+	config, err := c.ServiceAccountConfig(ctx, "default", account.Name)
+	if err != nil {
+		panic(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		panic(err)
+	}
+	_, err = client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+	fmt.Println(err)
+	// Output:
+	// pods is forbidden: User "system:serviceaccount:default:frontend-controller" cannot list resource "pods" in API group "" in the namespace "default"
 }

@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -41,7 +42,11 @@ func TestQuotaCountsPodsAndRefusesMore(t *testing.T) {
 
 	require.NoError(t, pods.Delete(t.Context(), "first", metav1.DeleteOptions{}))
 	waitForUsed(0)
-	e.createPod(t, "second", podSpec())
+	eventually(t, func(ctx context.Context) error { // until the admission plugin's own cache has the new status
+		_, err := pods.Create(ctx, second, metav1.CreateOptions{})
+		return err
+	})
+	waitUntil(t, pods, "second", "Ready", podReady)
 }
 
 func TestLimitRangeSetsDefaultRequestsAndLimits(t *testing.T) {

@@ -1,4 +1,4 @@
-// Controllers by others, which tests and "workshop torture" run as they are.
+// Controllers from other projects, which the torture tests run unmodified. This module pins their versions.
 module example.com/controllers/harness/others
 
 go 1.26.0
