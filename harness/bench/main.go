@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// boot is the measurements of one start of a control plane.
+// boot holds the measurements of one start of a control plane.
 type boot struct {
 	ready   time.Duration // from the start until /readyz returns ok
 	running time.Duration // from the start until all Pods are Running; 0 for envtest, which runs no Pods
@@ -86,7 +86,7 @@ func run(ctx context.Context, o options, rest []string) error {
 	return nil
 }
 
-// benchBoots starts the control plane and envtest by turns, and prints a comparison.
+// benchBoots starts the control plane and envtest alternately, and prints a comparison.
 func benchBoots(ctx context.Context, boots int) (err error) {
 	programs, err := build(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	nodes          = 20 // that the control plane starts with
+	nodes          = 20 // simulated Nodes of the control plane
 	pods           = 20 // replicas of the Deployment
 	namespace      = metav1.NamespaceDefault
 	deploymentName = "bench" // also the value of the label app of its Pods

@@ -41,7 +41,7 @@ type path struct {
 type pair struct{ direct, proxied float64 }
 
 // benchProxy measures what the recording proxy costs, on a control plane of its own: it sends the same requests
-// directly and through the proxy, by turns. The proxy runs in this process and records to a file, as it does when a
+// directly and through the proxy, alternately. The proxy runs in this process and records to a file, as it does when a
 // page is played.
 func benchProxy(ctx context.Context, requests, events int, out io.Writer) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Progress: os.Stderr})
@@ -144,13 +144,13 @@ var requestKinds = []struct {
 	}},
 }
 
-// alternate calls send on both paths by turns, times times each, and returns how long the calls took. Which path is
-// first alternates as well, because the second one may profit from what the API server has cached for the first. Up
-// to 20 more pairs at the beginning do not count.
-func alternate(ctx context.Context, times int, paths []path, send func(context.Context, kubernetes.Interface, int) error) ([]pair, error) {
-	warmUp := min(times, 20)
+// alternate calls send on both paths in turn, count times each, and returns how long the calls took. Which path is first
+// alternates as well, because the second one may benefit from what the API server has cached for the first. Before
+// that, up to 20 pairs of calls warm up the caches and do not count.
+func alternate(ctx context.Context, count int, paths []path, send func(context.Context, kubernetes.Interface, int) error) ([]pair, error) {
+	warmUp := min(count, 20)
 	var pairs []pair
-	for number := range times + warmUp {
+	for number := range count + warmUp {
 		var took [2]float64
 		for turn := range paths {
 			i := (turn + number) % len(paths)
@@ -167,8 +167,8 @@ func alternate(ctx context.Context, times int, paths []path, send func(context.C
 	return pairs, nil
 }
 
-// causeEvents creates ConfigMaps and then changes them, events times in all. It returns a resourceVersion from which
-// on a watch reports these changes and nothing before them.
+// causeEvents creates ConfigMaps and then changes them, events times in all. A watch that
+// starts at the resourceVersion that it returns reports these changes, and nothing before them.
 func causeEvents(ctx context.Context, client kubernetes.Interface, events int) (resourceVersion string, err error) {
 	maps := client.CoreV1().ConfigMaps(namespace)
 	var configMaps []*corev1.ConfigMap
@@ -247,10 +247,10 @@ func throughputRow(w io.Writer, name string, times []pair, events int) {
 	fmt.Fprintf(w, "%s\t%s\t%s\t%.0f %%\n", name, cell(direct), cell(proxied), 100*summarize(share).median)
 }
 
-// percentile returns the number at the given share of the sorted numbers, such as 0.99.
-func percentile(numbers []float64, share float64) float64 {
+// percentile returns a percentile of the numbers. fraction is between 0 and 1, such as 0.99.
+func percentile(numbers []float64, fraction float64) float64 {
 	sorted := slices.Sorted(slices.Values(numbers))
-	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
+	return sorted[min(len(sorted)-1, int(fraction*float64(len(sorted))))]
 }
 
 func milliseconds(s float64) string { return fmt.Sprintf("%.2f ms", 1000*s) }

@@ -36,14 +36,14 @@ type Cluster struct {
 	Version string
 	// Nodes is the number of Nodes at the time when the cluster was started or opened.
 	Nodes int
-	// Kubectl is the directory that contains kubectl, of the version [KubernetesVersion].
+	// Kubectl is the directory that contains kubectl, of version [KubernetesVersion]. It is first in the PATH of Env.
 	Kubectl string
 
 	process *process // the control plane, if Start has started the cluster; otherwise nil
 }
 
 // Config returns a client configuration for the cluster. It has no client-side rate limit (client-go's default is 5
-// requests a second), because the harness is not what is being measured.
+// requests a second), so that the harness is never throttled by its own client.
 func (c *Cluster) Config() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {

@@ -130,7 +130,8 @@ func (c *Cluster) Crash(ctx context.Context, o Options) error {
 }
 
 // launch runs the control plane's program, which is at path, with the data directory dir, and waits until the cluster
-// is ready. A detached control plane outlives this process. Any other stops with it, and is the result's process.
+// is ready. A detached control plane outlives this process. Otherwise it stops when this process does, and the result has
+// a process.
 func launch(ctx context.Context, o Options, path, dir string, detached bool) (*Cluster, error) {
 	if o.Nodes < 0 {
 		return nil, fmt.Errorf("the number of nodes is %d; it must be 0 or more", o.Nodes)
@@ -159,7 +160,7 @@ func launch(ctx context.Context, o Options, path, dir string, detached bool) (*C
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Stderr = log
-	// In a session of its own, so that Ctrl-C does not reach it: it stops when this process has no more use for it.
+	// In a session of its own, so that Ctrl-C does not reach it: this process decides when it stops.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// ErrNotUp is the error of functions that need a running cluster when there is none.
+// ErrNotUp is the error of [Find], [Down] and [Kill] when no cluster is running.
 var ErrNotUp = errors.New("no cluster is up")
 
-// ErrAlreadyUp is the error of [Up] when the cluster is running.
+// ErrAlreadyUp is the error of [Up] when a cluster is already running.
 var ErrAlreadyUp = errors.New("the cluster is already up")
 
 // Up starts a control plane that outlives this process. dir is its data directory. If dir contains an earlier
@@ -129,5 +129,9 @@ func pidOf(dir string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the control plane's process ID: %w", err)
 	}
-	return strconv.Atoi(strings.TrimSpace(string(text)))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("read the control plane's process ID: %w", err)
+	}
+	return pid, nil
 }

@@ -146,7 +146,7 @@ func TestDaemonSetFollowsMachines(t *testing.T) {
 				}
 			}
 			if slices.Sort(nodes); !slices.Equal(nodes, machines) {
-				return fmt.Errorf("Pods are Ready on %v, want %v", nodes, machines)
+				return fmt.Errorf("the Ready Pods are on %v, want %v", nodes, machines)
 			}
 			return nil
 		})
@@ -195,7 +195,7 @@ func TestStatefulSetCreatesItsPodsInOrder(t *testing.T) {
 		}
 		if event.Type == watch.Added {
 			if len(order) != len(ready) {
-				return false, fmt.Errorf("Pod %s was created when of %v only %v were Ready", pod.Name, order, ready)
+				return false, fmt.Errorf("%s was created when of %v only %v were Ready", pod.Name, order, ready)
 			}
 			order = append(order, pod.Name)
 		}

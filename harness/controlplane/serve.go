@@ -245,7 +245,7 @@ func deferGarbageCollection() (resume func()) {
 	debug.SetGCPercent(-1)
 	return func() {
 		// On a laptop, memory is scarcer than CPU time: collect more often than by default, and return the
-		// garbage of the start to the operating system at once.
+		// garbage of the start to the operating system.
 		debug.SetGCPercent(50)
 		debug.SetMemoryLimit(usual)
 		debug.FreeOSMemory()
@@ -285,7 +285,7 @@ func addMachines(ctx context.Context, client kubernetes.Interface, count int) er
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(8)
 	for i := range count {
-		// Each creation is retried by itself. A retry of addMachines would find Nodes and skip the rest.
+		// Each creation is retried separately. A retry of addMachines would find Nodes and skip the rest.
 		work.Go(func() error {
 			return poll(ctx, func() error {
 				node := machine.Node(machine.Name(i), version.Get().GitVersion)

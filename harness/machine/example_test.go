@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A machine has a kubelet, which reports what it is told to.
+// The machine's kubelet reports that it is Ready, or not, as SetReady says.
 func Example() {
 	ctx := context.Background()
 	client, stop := startCluster(ctx)
@@ -61,8 +61,8 @@ func Example() {
 	// ready again: True KubeletReady
 }
 
-// A machine that is powered off cannot report anything. The node lifecycle controller notices that its Lease is
-// not renewed any more, which takes about 50 s.
+// A machine that is powered off cannot report anything. The node lifecycle controller notices after about 50 s
+// that its Lease is no longer renewed.
 func ExampleSetPower() {
 	ctx := context.Background()
 	client, stop := startCluster(ctx)

@@ -1,7 +1,7 @@
 // Package machine adds simulated machines to a cluster, breaks them and removes them.
 //
 //   - A machine that is added becomes a Ready Node, and Pods bound to it become Running.
-//   - A machine that is set not ready still has a kubelet, which reports Ready=False at once.
+//   - A machine that is set not ready still has a kubelet, which reports Ready=False immediately.
 //   - A machine that is powered off has no kubelet: its Lease expires, and the node lifecycle controller
 //     sets its Ready condition to Unknown, as it does for a real one.
 //   - Nodes that are not simulated machines are never changed.
@@ -144,7 +144,7 @@ func mustBeMachine(ctx context.Context, client kubernetes.Interface, name string
 		return err
 	}
 	if _, simulated := node.Labels[PowerLabel]; !simulated {
-		return fmt.Errorf("it is not a simulated machine (it has no label %s), and the workshop changes no others", PowerLabel)
+		return fmt.Errorf("it is not a simulated machine (it has no label %s), and only those may be changed", PowerLabel)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package manifest installs manifests into another namespace than they were written for, with kustomize.
+// Package manifest uses kustomize to install manifests in a namespace other than their own.
 package manifest
 
 import (
@@ -33,26 +33,31 @@ transformers:
 // Overlay writes a kustomization to dir that has everything in paths, moved to the given namespace. Each path is a
 // manifest, or a directory with a kustomization. "kubectl apply -k dir" installs the result.
 func Overlay(dir, namespace string, paths ...string) error {
-	// kustomize resolves symbolic links, and then takes the paths as relative to the kustomization.
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("write a kustomization for namespace %s: %w", namespace, err)
 	}
 	var resources []string
 	for _, path := range paths {
-		absolute, err := filepath.Abs(path)
+		relative, err := relativePath(dir, path)
 		if err != nil {
-			return err
-		}
-		if absolute, err = filepath.EvalSymlinks(absolute); err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(dir, absolute)
-		if err != nil {
-			return err
+			return fmt.Errorf("move manifests %s to namespace %s: %w", path, namespace, err)
 		}
 		resources = append(resources, "- "+relative)
 	}
 	text := fmt.Sprintf(overlayTemplate, namespace, strings.Join(resources, "\n"))
 	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600)
+}
+
+// relativePath returns path relative to dir, which has no symbolic links. kustomize resolves symbolic links before it
+// follows a relative path.
+func relativePath(dir, path string) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if absolute, err = filepath.EvalSymlinks(absolute); err != nil {
+		return "", err
+	}
+	return filepath.Rel(dir, absolute)
 }

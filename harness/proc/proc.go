@@ -1,9 +1,9 @@
 // Package proc keeps processes from outliving the one that started them.
 //
-//   - Cancelling the context of a command prepared with [Group] ends its children, too.
+//   - When the context of a command that [Group] has prepared is cancelled, its child processes end as well.
 //   - A program that uses [Context] stops when its parent process dies, even by SIGKILL.
 //
-// It imports only the standard library, so that the program that builds all the others compiles at once.
+// It imports only the standard library, so that the program that builds all the others compiles quickly.
 package proc
 
 import (
@@ -20,8 +20,8 @@ import (
 // Grace is the time between SIGTERM and SIGKILL.
 const Grace = 2 * time.Second
 
-// Group makes cmd, which exec.CommandContext has returned, run in a process group of its own. Ctrl-C at the
-// terminal then reaches this process only, which decides what to stop when. When the context is cancelled, the
+// Group makes cmd, which must come from exec.CommandContext, run in a process group of its own. Ctrl-C in the
+// terminal then reaches this process only, which decides what to stop, and when. When the context is cancelled, the
 // whole group gets SIGTERM and, after [Grace], SIGKILL.
 func Group(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

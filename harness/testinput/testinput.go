@@ -1,11 +1,11 @@
-// Package testinput makes Go's test cache notice changes of files outside of a test's own module, such as a lesson's
+// Package testinput makes Go's test cache notice changes of files outside a test's own module, such as a lesson's
 // page, manifests, or the source of a program that the test builds.
 //
 //   - The go command runs a test again when a file that the test has declared is changed, added or removed.
 //   - It still uses the cached result when nothing has changed.
 //
 // The go command caches the result of a test that passed, together with the files that the test has opened, but
-// ignores those outside of the test's module. A test that depends on such a file calls [Declare].
+// ignores those outside the test's module. A test that depends on such a file calls [Declare].
 package testinput
 
 import (
@@ -38,8 +38,8 @@ func DeclareOnly(paths ...string) {
 	}
 }
 
-// cacheName returns a name for path that the go command accepts as one inside of the test's module, or "" outside of
-// tests. The go command only compares prefixes: a name that begins with the module's directory and goes on with "../"
+// cacheName returns a name for path that the go command accepts as one inside the test's module, or "" outside of
+// tests. The go command only compares prefixes: a name that begins with the module's directory and continues with "../"
 // is accepted, so the name must not be cleaned.
 func cacheName(path string) string {
 	if !testing.Testing() {

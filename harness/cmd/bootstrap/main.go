@@ -1,5 +1,5 @@
 // Command bootstrap builds the workshop's command if its sources have changed, and replaces itself with it. It
-// depends on a few small modules only, so that it compiles at once.
+// depends on a few small modules only, so that it compiles quickly.
 package main
 
 import (
