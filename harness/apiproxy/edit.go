@@ -105,7 +105,7 @@ type waiting struct {
 func (x *exchange) edit(response *http.Response, contentType string, write func([]byte) error) error {
 	format, ok := formats[contentType]
 	if !ok {
-		x.record.Injected = x.injection.injected(contentType + " is not understood")
+		x.record.Injected = x.injection.recorded(contentType + " is not understood")
 		return x.watch(response, contentType, write)
 	}
 	e := &editor{exchange: x, format: format, write: write}
@@ -155,7 +155,7 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 			ended <- err // for the end
 			finished = nil
 			if !errors.Is(err, io.EOF) {
-				e.waiting = append(e.waiting, waiting{due: time.Now().Add(x.injection.late), last: true, err: err})
+				e.waiting = append(e.waiting, waiting{due: time.Now().Add(x.injection.Late), last: true, err: err})
 			}
 		case <-timer:
 		case <-e.held:
@@ -172,7 +172,7 @@ func (e *editor) come(event []byte) error {
 	if err != nil {
 		return err
 	}
-	w := waiting{event: event, due: time.Now().Add(e.injection.late)}
+	w := waiting{event: event, due: time.Now().Add(e.injection.Late)}
 	w.record = e.event(kind, m, 0)
 	if kind == "BOOKMARK" {
 		if e.injection.noBookmarks && !bytes.Contains(event, []byte(metav1.InitialEventsAnnotationKey)) {
@@ -180,8 +180,8 @@ func (e *editor) come(event []byte) error {
 		}
 	} else {
 		e.number++
-		if f := e.injection.watch; f != nil && e.number == max(1, f.Event) {
-			switch f.Watch {
+		if e.injection.Watch != "" && e.number == e.injection.Event {
+			switch e.injection.Watch {
 			case WatchCut:
 				w = waiting{due: w.due, last: true, err: errOnPurpose}
 			case WatchExpired:

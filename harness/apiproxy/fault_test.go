@@ -49,6 +49,10 @@ func TestParseFault(t *testing.T) {
 			require.Equal(t, text, got.String())
 		})
 	}
+	for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "head", "post", "put", "options"} {
+		_, err := apiproxy.ParseFault("delay=1s,verb=" + verb)
+		require.NoError(t, err)
+	}
 	spaced, err := apiproxy.ParseFault("verb=get, delay=1s")
 	require.NoError(t, err)
 	require.Equal(t, "verb=get,delay=1s", spaced.String())
@@ -61,7 +65,7 @@ func TestParseFaultRefuses(t *testing.T) {
 		"":                                      `"" is not of the form key=value`,
 		"verb":                                  `"verb" is not of the form key=value`,
 		"verb=":                                 `"verb=" is not of the form key=value`,
-		"colour=red,delay=1s":                   `there is no key "colour"; there are verb, group, resource, subresource, namespace, name, agent, nth, refuse, retry-after, delay, late, down, for, lost, kill, crash, stop, watch, event`,
+		"colour=red,delay=1s":                   `there is no key "colour"; the keys are verb, group, resource, subresource, namespace, name, agent, nth, refuse, retry-after, delay, late, down, for, lost, kill, crash, stop, watch, event`,
 		"verb=get,verb=list,delay=1s":           "verb is given twice",
 		"verb=delete,resource=pods":             "it does not say what is to go wrong; give one of refuse=STATUS, ",
 		"refuse=no":                             "refuse=no is not an HTTP status such as 500",
@@ -70,8 +74,8 @@ func TestParseFaultRefuses(t *testing.T) {
 		"delay=1s,retry-after=1s":               "retry-after is for refusals with 429 or 5xx",
 		"delay=2":                               "delay=2 is not a duration such as 2s",
 		"delay=-2s":                             "delay=-2s is not a duration such as 2s",
-		"late=2s":                               "late is for watches; add verb=watch",
-		"verb=list,late=2s":                     "late is for watches; add verb=watch",
+		"late=2s":                               "late=2s is for watches; add verb=watch",
+		"verb=list,late=2s":                     "late=2s is for watches; add verb=watch",
 		"delay=1s,nth=0":                        "nth=0 is not a number, or a range such as 1-6 or 3-, from 1",
 		"delay=1s,nth=x":                        "nth=x is not a number, or a range",
 		"delay=1s,nth=6-1":                      "nth=6-1 is not a number, or a range",
@@ -86,6 +90,9 @@ func TestParseFaultRefuses(t *testing.T) {
 		"verb=watch,watch=cut,event=x":          "event=x is not a number from 1",
 		"verb=get,delay=1s,event=2":             "event is the number, from 1, of the event at which",
 		"verb=watch,watch=no-bookmarks,event=2": "event is the number, from 1, of the event at which",
+		"verb=remove,delay=1s":                  `no request has the verb "remove"; the verbs are get, list, watch, create, update, patch, delete and deletecollection`,
+		"verb=DELETE,delay=1s":                  `no request has the verb "DELETE"; `,
+		"verb=post,resource=pods,delay=1s":      `no request for a resource has the verb "post"; `,
 		"verb=watch,lost=reply":                 "lost=reply is not for watches",
 		"verb=watch,lost=late":                  "lost=late is not for watches",
 		"lost=request,refuse=500":               "with lost=request there is no answer",

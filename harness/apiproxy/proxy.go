@@ -96,7 +96,7 @@ type Proxy struct {
 
 	mu         sync.Mutex
 	identities map[[sha256.Size]byte]*identity // by the hash of the token that stands for it
-	faults     []*counted
+	faults     []*armed
 	release    chan struct{}  // closed when what is held may go
 	stopped    bool           // no request is taken any more
 	requests   sync.WaitGroup // those that were

@@ -7,7 +7,7 @@ import "fmt"
 // stays late. What is held is released. A fault that makes no sense is an error, and then nothing changes.
 // Any number of goroutines may call it while requests pass.
 func (p *Proxy) SetFaults(faults ...Fault) error {
-	var fresh []*counted
+	var fresh []*armed
 	for _, fault := range faults {
 		if err := fault.check(); err != nil {
 			return fmt.Errorf("fault %q: %w", fault, err)
@@ -15,7 +15,7 @@ func (p *Proxy) SetFaults(faults ...Fault) error {
 		if fault.Kill != "" && p.kill == nil || fault.Crash != "" && p.crash == nil || fault.Stop != "" && p.stop == nil {
 			return fmt.Errorf("fault %q: there is nothing here that it could end; that is for \"workshop torture\"", fault)
 		}
-		fresh = append(fresh, &counted{Fault: fault})
+		fresh = append(fresh, &armed{Fault: fault})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +43,7 @@ func (p *Proxy) released() <-chan struct{} {
 	return p.release
 }
 
-func (p *Proxy) currentFaults() []*counted {
+func (p *Proxy) currentFaults() []*armed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.faults

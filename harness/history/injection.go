@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -50,23 +51,26 @@ const (
 	NoBookmarks        InjectionKind = "no-bookmarks"         // bookmarks were left out
 )
 
-// injectionTexts has every kind.
-var injectionTexts = map[InjectionKind]func(Injection) string{
-	ControllerStopped:  func(Injection) string { return "controller told to stop before it" },
-	Delayed:            func(i Injection) string { return fmt.Sprintf("delayed by %s", i.Duration) },
-	Disconnected:       func(i Injection) string { return fmt.Sprintf("nobody can connect for %s", i.Duration) },
-	DoneLate:           func(Injection) string { return "done when the client had gone" },
-	RequestLost:        func(Injection) string { return "request lost" },
-	ReplyLost:          func(Injection) string { return "reply lost" },
-	ControllerKilled:   func(i Injection) string { return "controller killed " + i.beforeOrAfter() },
-	ControlPlaneKilled: func(i Injection) string { return "control plane killed " + i.beforeOrAfter() },
-	Refused:            func(i Injection) string { return fmt.Sprintf("refused with %d", i.Status) },
-	EventsLate:         func(i Injection) string { return fmt.Sprintf("events late by %s", i.Duration) },
-	WatchCut:           func(i Injection) string { return fmt.Sprintf("cut at event %d", i.Event) },
-	WatchExpired:       func(i Injection) string { return fmt.Sprintf("expired at event %d", i.Event) },
-	WatchUnobserved:    func(i Injection) string { return fmt.Sprintf("unobserved at event %d", i.Event) },
-	WatchHeld:          func(i Injection) string { return fmt.Sprintf("held at event %d", i.Event) },
-	NoBookmarks:        func(Injection) string { return "no bookmarks" },
+// injectionTexts has every kind, in the order of the constants.
+var injectionTexts = []struct {
+	kind InjectionKind
+	text func(Injection) string
+}{
+	{ControllerStopped, func(Injection) string { return "controller told to stop before it" }},
+	{Delayed, func(i Injection) string { return fmt.Sprintf("delayed by %s", i.Duration) }},
+	{Disconnected, func(i Injection) string { return fmt.Sprintf("nobody can connect for %s", i.Duration) }},
+	{DoneLate, func(Injection) string { return "done when the client had gone" }},
+	{RequestLost, func(Injection) string { return "request lost" }},
+	{ReplyLost, func(Injection) string { return "reply lost" }},
+	{ControllerKilled, func(i Injection) string { return "controller killed " + i.beforeOrAfter() }},
+	{ControlPlaneKilled, func(i Injection) string { return "control plane killed " + i.beforeOrAfter() }},
+	{Refused, func(i Injection) string { return fmt.Sprintf("refused with %d", i.Status) }},
+	{EventsLate, func(i Injection) string { return fmt.Sprintf("events late by %s", i.Duration) }},
+	{WatchCut, func(i Injection) string { return fmt.Sprintf("cut at event %d", i.Event) }},
+	{WatchExpired, func(i Injection) string { return fmt.Sprintf("expired at event %d", i.Event) }},
+	{WatchUnobserved, func(i Injection) string { return fmt.Sprintf("unobserved at event %d", i.Event) }},
+	{WatchHeld, func(i Injection) string { return fmt.Sprintf("held at event %d", i.Event) }},
+	{NoBookmarks, func(Injection) string { return "no bookmarks" }},
 }
 
 func (i Injection) beforeOrAfter() string {
@@ -79,13 +83,29 @@ func (i Injection) beforeOrAfter() string {
 // String says in a few words what was done, such as "refused with 500".
 func (i Injection) String() string {
 	text := string(i.Kind)
-	if render, ok := injectionTexts[i.Kind]; ok {
-		text = render(i)
+	if at := i.Kind.order(); at < len(injectionTexts) {
+		text = injectionTexts[at].text(i)
 	}
 	if i.Skipped != "" {
 		text += ": not done, as " + i.Skipped
 	}
 	return text
+}
+
+// order is the position of a kind among all kinds, or after them for one that is not known.
+func (k InjectionKind) order() int {
+	for at, known := range injectionTexts {
+		if known.kind == k {
+			return at
+		}
+	}
+	return len(injectionTexts)
+}
+
+// SortInjections sorts injections in place, in the order in which a request meets them, and returns them.
+func SortInjections(injections []Injection) []Injection {
+	slices.SortStableFunc(injections, func(a, b Injection) int { return cmp.Compare(a.Kind.order(), b.Kind.order()) })
+	return injections
 }
 
 // IsDisturbed says whether the recorder did anything to the request on purpose.

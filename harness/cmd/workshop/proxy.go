@@ -33,30 +33,17 @@ func proxyCommand() *cobra.Command {
 	var f proxyFlags
 	cmd := &cobra.Command{
 		Use:   "proxy --out FILE",
-		Short: "Record what a controller says to its API server, and break it on request",
+		Short: "Record what a controller asks its API server for, and inject faults",
 		Long: `Run a proxy in front of an API server, and write a kubeconfig that goes through it.
-A controller that uses that kubeconfig is recorded, and meets the faults. It runs until
-Ctrl-C.
+The proxy records the requests of every controller that uses that kubeconfig, and
+injects the faults. It runs until Ctrl-C.
 
-The kubeconfig stays good: a proxy started again with the same --out is the same one to
-its clients, if its port is still free. What that takes is kept in FILE.key. Who has either of the files
-acts as the user of the original kubeconfig while the proxy runs.
+If you start the proxy again with the same --out, and its port is still free, clients of
+the earlier proxy go on without a new kubeconfig. The keys for that are in FILE.key.
+Anybody who can read one of the two files acts as the user of the original kubeconfig
+while the proxy runs.
 
-A fault says which requests it befalls (verb, group, resource, subresource, namespace,
-name, agent: how the User-Agent begins; nth: 2, 1-6 or 3-, of those that match) and what
-happens to them:
-
-  refuse=STATUS  answered with an error, and not done; with retry-after=DURATION
-  lost=reply     done, and the connection breaks; with refuse=504: done, and answered with that
-  lost=late      the connection breaks, and it is done afterwards, when a delay=DURATION is over
-  lost=request   not done, and the connection breaks
-  delay=2s       sent on later
-  down=2s        for that long, nobody can connect
-  late=2s        (of a watch) all events come that much later
-  watch=cut      (of a watch) it breaks off before the event with the number event=N
-  watch=expired  ... or says there that the resourceVersion is too old
-  watch=unobserved    ... or leaves that event out, when the object's next one has come
-  watch=no-bookmarks  (of a watch) no bookmarks
+` + apiproxy.FaultUsage + `
 
   --fault verb=delete,resource=pods,nth=2,refuse=500
   --fault verb=watch,resource=pods,nth=1,watch=cut,event=5
@@ -65,28 +52,24 @@ happens to them:
 		RunE: func(cmd *cobra.Command, _ []string) error { return runProxy(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.out, "out", "", "where to write the kubeconfig that goes through the proxy")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the API server; its current context counts (default: as kubectl finds it)")
-	flags.StringVar(&f.record, "record", "", "file to write the recording to, as JSON Lines; one that is there is overwritten")
-	flags.StringArrayVar(&f.faults, "fault", nil, "something that goes wrong on purpose; may be given several times")
-	flags.StringVar(&f.listen, "listen", "", "address to listen on, host:port (default: the one that --out has, if it is free, or else any port of 127.0.0.1)")
+	flags.StringVar(&f.out, "out", "", "file to write the kubeconfig of the proxy to (required)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the API server, used with its current context (default: the one that kubectl would use)")
+	flags.StringVar(&f.record, "record", "", "file to write the recording to, as JSON Lines; an existing file is overwritten (default: no recording)")
+	flags.StringArrayVar(&f.faults, "fault", nil, "fault to inject, as described above; may be repeated")
+	flags.StringVar(&f.listen, "listen", "", "address to listen on, host:port (default: the one in an earlier --out, if it is free, or any free port of 127.0.0.1)")
 	return cmd
 }
 
 func runProxy(ctx context.Context, f proxyFlags) (err error) {
 	if f.out == "" {
-		return errors.New("say where to write the kubeconfig: --out FILE")
+		return errors.New("give --out FILE, the file to write the kubeconfig to")
 	}
 	options := apiproxy.Options{Listen: f.listen}
 	if f.listen == "" {
-		options.Listen = addressOf(f.out) // so that the clients of an earlier one go on
+		options.Listen = addressOf(f.out) // clients of an earlier proxy find this one there
 	}
-	for _, text := range f.faults {
-		fault, err := apiproxy.ParseFault(text)
-		if err != nil {
-			return err
-		}
-		options.Faults = append(options.Faults, fault)
+	if options.Faults, err = parseFaults(f.faults); err != nil {
+		return err
 	}
 	if err := checkOut(f); err != nil {
 		return err
@@ -116,16 +99,16 @@ func runProxy(ctx context.Context, f proxyFlags) (err error) {
 	}
 	options.Record = func(r history.Record) {
 		record(r)
-		sayFault(r)
+		printInjections(r)
 	}
-	// Its context is not ours: it is stopped, so that its last requests are recorded.
+	// The proxy does not end with ctx but is stopped, so that its last requests are recorded.
 	proxy, err := apiproxy.Start(context.WithoutCancel(ctx), options)
 	if errors.Is(err, syscall.EADDRINUSE) && f.listen == "" {
 		options.Listen = ""
 		proxy, err = apiproxy.Start(context.WithoutCancel(ctx), options)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("the address %s is taken; give another with --listen, or none for any port that is free", f.listen)
+		return fmt.Errorf("the address %s is in use; give another with --listen, or leave --listen out to use any free port", f.listen)
 	}
 	if err != nil {
 		return err
@@ -137,16 +120,31 @@ func runProxy(ctx context.Context, f proxyFlags) (err error) {
 	fmt.Fprintf(os.Stderr, "proxy: ready: kubeconfig %s -> %s\n", f.out, proxy.URL())
 	select {
 	case <-ctx.Done():
-		return exitStatus(0) // how a proxy ends
+		return exitStatus(0) // Ctrl-C is the way to end a proxy
 	case <-proxy.Done():
 		return proxy.Wait()
 	case <-failed:
-		return nil // closing the recorder says why
+		return nil // closing the recorder returns the error
 	}
 }
 
-// sayFault says what was done on purpose. Of the two records of a watch, it is the first that counts.
-func sayFault(record history.Record) {
+// parseFaults parses the values of --fault.
+func parseFaults(texts []string) (faults []apiproxy.Fault, err error) {
+	for _, text := range texts {
+		fault, err := apiproxy.ParseFault(text)
+		if err != nil {
+			return nil, err
+		}
+		if fault.Watch == apiproxy.WatchHeld {
+			return nil, fmt.Errorf("fault %q: only a Go program can release the events that watch=held holds back; use late=DURATION", text)
+		}
+		faults = append(faults, fault)
+	}
+	return faults, nil
+}
+
+// printInjections prints what was done to a request on purpose. A watch is recorded twice: it prints the first record.
+func printInjections(record history.Record) {
 	r := record.Request
 	if r == nil || !r.IsDisturbed() || r.Verb == "watch" && r.Status == http.StatusOK && !r.Open {
 		return
@@ -154,21 +152,21 @@ func sayFault(record history.Record) {
 	fmt.Fprintf(os.Stderr, "proxy: %s: %s\n", strings.TrimSpace(r.Verb+" "+r.What()+" "+r.Object()), r.Injections())
 }
 
-// proxyName is what a kubeconfig that we write calls its cluster and its user.
+// proxyName is the name of the cluster and the user in a kubeconfig that the proxy writes.
 const proxyName = "workshop-proxy"
 
-// checkOut makes sure that nothing is lost when the kubeconfig is written.
+// checkOut returns an error if writing the kubeconfig would overwrite a file that no proxy has written.
 func checkOut(f proxyFlags) error {
 	old, err := os.ReadFile(f.out)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(old) == 0 {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at what --out is now: %w", err)
+		return fmt.Errorf("read the existing --out: %w", err)
 	}
 	config, err := clientcmd.Load(old)
 	if err != nil || config.Clusters[proxyName] == nil {
-		return fmt.Errorf("there is a file %s that no proxy has written; it stays as it is. Give another --out", f.out)
+		return fmt.Errorf("%s exists and was not written by a proxy, so it is not overwritten; give another --out", f.out)
 	}
 	paths := []string{f.kubeconfig}
 	if f.kubeconfig == "" {
@@ -180,13 +178,13 @@ func checkOut(f proxyFlags) error {
 	}
 	for _, path := range paths {
 		if in, err := os.Stat(path); err == nil && os.SameFile(in, out) {
-			return fmt.Errorf("%s is the kubeconfig that goes through the proxy; give the API server's own with --kubeconfig", path)
+			return fmt.Errorf("%s is the kubeconfig of the proxy itself; give the API server's with --kubeconfig", path)
 		}
 	}
 	return nil
 }
 
-// addressOf returns the address, host:port, in a kubeconfig that a proxy has written, or "".
+// addressOf returns the address, host:port, in a kubeconfig that a proxy has written, or "" for any other file.
 func addressOf(path string) string {
 	config, err := clientcmd.LoadFromFile(path)
 	if err != nil || config.Clusters[proxyName] == nil {
@@ -195,8 +193,8 @@ func addressOf(path string) string {
 	return strings.TrimPrefix(config.Clusters[proxyName].Server, "https://")
 }
 
-// loadCurrent reads a kubeconfig, or where path is "" those that kubectl would, and returns the current
-// context with its credentials.
+// loadCurrent returns the current context, with its cluster and user, of a kubeconfig; if path is "", of those that
+// kubectl would read.
 func loadCurrent(path string) (*clientcmdapi.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
@@ -206,10 +204,10 @@ func loadCurrent(path string) (*clientcmdapi.Config, error) {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", from, err)
 	}
 	if clientcmdapi.IsConfigEmpty(config) {
-		return nil, fmt.Errorf("there is no kubeconfig at %s; give one with --kubeconfig, or set KUBECONFIG", from)
+		return nil, fmt.Errorf("no kubeconfig at %s; give one with --kubeconfig, or set KUBECONFIG", from)
 	}
 	if config.Contexts[config.CurrentContext] == nil {
-		return nil, fmt.Errorf("the kubeconfig %s has no current context (it says %q); choose one with: kubectl config use-context NAME",
+		return nil, fmt.Errorf("kubeconfig %s has no current context (current-context is %q); choose one with: kubectl config use-context NAME",
 			from, config.CurrentContext)
 	}
 	if err := clientcmdapi.MinifyConfig(config); err != nil {
@@ -234,7 +232,7 @@ func readOrMakeKeys(path string) (*apiproxy.Keys, error) {
 	if err == nil {
 		var keys apiproxy.Keys
 		if json.Unmarshal(data, &keys) != nil || keys.Token == "" {
-			return nil, fmt.Errorf("there is a file %s that no proxy has written; it stays as it is. Give another --out", path)
+			return nil, fmt.Errorf("%s exists and was not written by a proxy, so it is not overwritten; give another --out", path)
 		}
 		if keys.Good() {
 			return &keys, nil
@@ -252,7 +250,7 @@ func readOrMakeKeys(path string) (*apiproxy.Keys, error) {
 	return keys, writePrivate(path, data)
 }
 
-// writeProxyKubeconfig writes a kubeconfig that equals the original, but for the way.
+// writeProxyKubeconfig writes a kubeconfig like the original, whose server and credentials are the proxy's.
 func writeProxyKubeconfig(path string, original *clientcmdapi.Config, config *rest.Config) error {
 	data, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{proxyName: {
@@ -273,7 +271,7 @@ func writeProxyKubeconfig(path string, original *clientcmdapi.Config, config *re
 	return writePrivate(path, data)
 }
 
-// writePrivate writes a file with mode 0600, all at once: who reads it meanwhile reads the old one.
+// writePrivate replaces a file atomically, with mode 0600.
 func writePrivate(path string, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".workshop-")
 	if err != nil {
@@ -299,10 +297,11 @@ func billCommand() *cobra.Command {
 	var f billFlags
 	cmd := &cobra.Command{
 		Use:   "bill FILE",
-		Short: "Say what the requests of a recording cost",
-		Long: `Say what the requests of a recording of "workshop proxy" cost: how many of each kind, how
-many of them changed nothing or failed, how many events the watches brought, and the
-kilobytes (1000 bytes) that travelled, in both directions. The proxy may still be running.`,
+		Short: "Print what the requests of a recording cost",
+		Long: `Print what the requests in a recording of "workshop proxy" cost, by verb and resource: how
+many there were, how many of them changed nothing (no-op) or failed, how many events
+watches delivered, and the kilobytes (1000 bytes) sent and received. The proxy may still
+be running.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			h, err := f.read(args[0])
@@ -314,8 +313,8 @@ kilobytes (1000 bytes) that travelled, in both directions. The proxy may still b
 	}
 	f.addFlags(cmd.Flags())
 	flags := cmd.Flags()
-	flags.BoolVar(&f.PerMinute, "per-minute", false, "show what a minute costs")
-	flags.BoolVar(&f.ByAgent, "by-agent", false, "a line for each program")
-	flags.BoolVar(&f.ByWho, "by-who", false, "a line for each user")
+	flags.BoolVar(&f.PerMinute, "per-minute", false, "print averages per minute")
+	flags.BoolVar(&f.ByAgent, "by-agent", false, "print a line for each program, by the name in its User-Agent")
+	flags.BoolVar(&f.ByWho, "by-who", false, "print a line for each user")
 	return cmd
 }

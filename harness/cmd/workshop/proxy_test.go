@@ -127,7 +127,7 @@ func TestProxy(t *testing.T) {
 	require.Regexp(t, `(?m)^delete +configmaps +\d+\.\d +0\.0 `, bill)
 	bill, status = r.workshop("", "bill", recording, "--agent", "nobody")
 	require.Zero(t, status, bill)
-	require.Contains(t, bill, "there is nothing of that kind among the ")
+	require.Contains(t, bill, "workshop: none of the ")
 	require.Regexp(t, `(?m)^total +0 `, bill)
 
 	said, status := p.stop()
@@ -252,19 +252,21 @@ func TestProxyWrongInput(t *testing.T) {
 		kubeconfig string
 		want       string
 	}{
-		"no --out":                    {args: []string{}, want: "say where to write the kubeconfig: --out FILE"},
-		"no kubeconfig":               {args: []string{"--out", out}, kubeconfig: "/nowhere/config", want: "there is no kubeconfig at /nowhere/config; give one with --kubeconfig, or set KUBECONFIG"},
+		"no --out":                    {args: []string{}, want: "give --out FILE, the file to write the kubeconfig to"},
+		"no kubeconfig":               {args: []string{"--out", out}, kubeconfig: "/nowhere/config", want: "no kubeconfig at /nowhere/config; give one with --kubeconfig, or set KUBECONFIG"},
 		"no such kubeconfig":          {args: []string{"--out", out, "--kubeconfig", "/nowhere/config"}, want: "read kubeconfig /nowhere/config: "},
 		"an unparsable one":           {args: []string{"--out", out, "--kubeconfig", nonsense}, want: "read kubeconfig " + nonsense + ": "},
 		"one without a context":       {args: []string{"--out", out, "--kubeconfig", noContext}, want: "has no current context"},
 		"an unreachable server":       {args: []string{"--out", out, "--kubeconfig", unreachable}, want: `the API server of context "workshop", https://127.0.0.1:1, does not answer: `},
 		"a port that is none":         {args: []string{"--out", out, "--listen", "127.0.0.1:x"}, want: "listen: "},
 		"a place that is none":        {args: []string{"--out", "/nowhere/out"}, want: "write /nowhere/out.key: "},
-		"a directory":                 {args: []string{"--out", dir}, want: "look at what --out is now: "},
-		"a file of somebody else":     {args: []string{"--out", nonsense}, want: "there is a file " + nonsense + " that no proxy has written; it stays as it is. Give another --out"},
-		"the kubeconfig itself":       {args: []string{"--out", kubeconfig}, want: "there is a file " + kubeconfig + " that no proxy has written"},
-		"a key of somebody else":      {args: []string{"--out", theirs}, want: "there is a file " + theirs + ".key that no proxy has written; it stays as it is. Give another --out"},
-		"a fault that makes no sense": {args: []string{"--out", out, "--fault", "verb=get"}, want: `fault "verb=get": it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved, held or no-bookmarks`},
+		"a directory":                 {args: []string{"--out", dir}, want: "read the existing --out: "},
+		"a file of somebody else":     {args: []string{"--out", nonsense}, want: nonsense + " exists and was not written by a proxy, so it is not overwritten; give another --out"},
+		"the kubeconfig itself":       {args: []string{"--out", kubeconfig}, want: kubeconfig + " exists and was not written by a proxy"},
+		"a key of somebody else":      {args: []string{"--out", theirs}, want: theirs + ".key exists and was not written by a proxy, so it is not overwritten; give another --out"},
+		"a fault that makes no sense": {args: []string{"--out", out, "--fault", "verb=get"}, want: `fault "verb=get": it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved or no-bookmarks`},
+		"a verb that no request has":  {args: []string{"--out", out, "--fault", "verb=remove,delay=1s"}, want: `no request has the verb "remove"; the verbs are get, list, `},
+		"a watch that stays held":     {args: []string{"--out", out, "--fault", "verb=watch,watch=held"}, want: "only a Go program can release the events"},
 		"a record nowhere":            {args: []string{"--out", out, "--record", "/nowhere/recording"}, want: "make the recording: open /nowhere/recording: "},
 		"an argument":                 {args: []string{"--out", out, "more"}, want: `unknown command "more" for "workshop proxy"`},
 	} {

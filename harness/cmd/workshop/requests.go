@@ -12,21 +12,21 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// selection says which requests of a recording are meant.
+// selection chooses among the requests of a recording.
 type selection struct {
 	last                        time.Duration
 	agent, verb, resource, name string
 }
 
 func (s *selection) addFlags(flags *pflag.FlagSet) {
-	flags.DurationVar(&s.last, "last", 0, "only what began in that long before now, such as 15s; 0 is all")
-	flags.StringVar(&s.agent, "agent", "", "only the programs whose User-Agent begins so")
-	flags.StringVar(&s.verb, "verb", "", "only this verb, such as delete")
-	flags.StringVar(&s.resource, "resource", "", "only this resource, such as pods")
-	flags.StringVar(&s.name, "name", "", "only objects of this name")
+	flags.DurationVar(&s.last, "last", 0, "only requests of this long before now, such as 15s (default 0: all)")
+	flags.StringVar(&s.agent, "agent", "", "only requests whose User-Agent begins with this")
+	flags.StringVar(&s.verb, "verb", "", "only requests with this verb, such as delete")
+	flags.StringVar(&s.resource, "resource", "", "only requests for this resource, such as pods")
+	flags.StringVar(&s.name, "name", "", "only requests for objects with this name")
 }
 
-// read reads the part of a recording that is meant. It says so, on standard error, when that is nothing.
+// read reads a recording and returns the selected part. If that is empty, it prints a warning on standard error.
 func (s *selection) read(path string) (*history.History, error) {
 	if s.last < 0 {
 		return nil, fmt.Errorf("--last is %s; it must not be negative", s.last)
@@ -43,12 +43,12 @@ func (s *selection) read(path string) (*history.History, error) {
 		now := time.Now()
 		from := now.Add(-s.last)
 		if len(all.Requests) > 0 && all.Requests[0].Start.After(from) {
-			from = all.Requests[0].Start // it had not begun before
+			from = all.Requests[0].Start // rates are per minute of the recording, not of the time before it
 		}
 		h = h.Between(from, now)
 	}
 	if len(h.Requests) == 0 && len(h.Events) == 0 {
-		fmt.Fprintf(os.Stderr, "workshop: there is nothing of that kind among the %d requests of %s\n", len(all.Requests), path)
+		fmt.Fprintf(os.Stderr, "workshop: none of the %d requests in %s match\n", len(all.Requests), path)
 	}
 	return h, nil
 }
@@ -58,9 +58,9 @@ func requestsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "requests FILE",
 		Short: "List the requests of a recording",
-		Long: `List the requests of a recording of "workshop proxy", one a line: when it began, counted
-from the first that is listed, what it asked for, the HTTP status of the answer ("-" where
-none came), and what was done to it on purpose.`,
+		Long: `List the requests in a recording of "workshop proxy", one per line: when it arrived, in
+seconds after the first one listed, what it asked for, the HTTP status of the response
+("-" if there was none), and the faults that were injected into it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			h, err := s.read(args[0])

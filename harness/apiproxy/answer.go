@@ -1,0 +1,107 @@
+package apiproxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// reply passes the answer on.
+func (x *exchange) reply(response *http.Response) error {
+	header := x.writer.Header()
+	for name, values := range response.Header {
+		header[name] = values
+	}
+	dropHopByHop(header)
+	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	isWatch := x.record.Verb == "watch" && response.StatusCode == http.StatusOK
+	if isWatch {
+		open := x.record
+		open.Open = true
+		open.Duration = time.Since(open.Start)
+		x.proxy.recordRequest(open)
+	}
+	x.writer.WriteHeader(response.StatusCode)
+	flush := http.NewResponseController(x.writer).Flush
+	if response.ContentLength != 0 { // the client has the headers as soon as we do, and Go guesses no more of them
+		if flush() != nil {
+			return errClientGone
+		}
+	}
+	write := func(data []byte) error {
+		if _, err := x.writer.Write(data); err != nil || flush() != nil {
+			return errClientGone
+		}
+		return nil
+	}
+	if isWatch && x.injection.editsWatch() {
+		return x.edit(response, contentType, write)
+	}
+	if isWatch {
+		return x.watch(response, contentType, write)
+	}
+
+	through := newRelay(response.Body, func(data []byte) error {
+		x.record.Received += int64(len(data))
+		return write(data)
+	})
+	x.look(response, contentType, through)
+	return through.finish()
+}
+
+// lose takes the answer, and does not pass it on. What is recorded is what the API server answered.
+func (x *exchange) lose(response *http.Response) error {
+	through := newRelay(response.Body, func(data []byte) error {
+		x.record.Received += int64(len(data))
+		return nil
+	})
+	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	x.look(response, contentType, through)
+	if err := through.finish(); err != nil {
+		return err
+	}
+	switch {
+	case x.injection.Kill == After:
+		x.proxy.kill()
+	case x.injection.Crash == After:
+		x.proxy.crash()
+	case x.injection.Refuse != 0:
+		status, received := x.record.Status, x.record.Received
+		err := x.refuse()
+		x.record.Status, x.record.Received = status, received
+		x.record.Error = fmt.Sprintf("the client was answered %d", x.injection.Refuse)
+		return err
+	}
+	return errOnPurpose
+}
+
+// refuse answers in the API server's place, as it would.
+func (x *exchange) refuse() error {
+	f := x.injection.refusedBy
+	retry := int((f.RetryAfter + time.Second - 1) / time.Second)
+	status := apierrors.NewGenericServerResponse(f.Refuse, x.in.Method,
+		schema.GroupResource{Group: x.record.Group, Resource: x.record.Resource}, x.record.Name, "", retry, false).Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	status.Message = fmt.Sprintf("refused on purpose by the workshop's proxy (%s): %s", f, status.Message)
+	body, err := json.Marshal(status)
+	if err != nil {
+		return err
+	}
+	x.record.Status = f.Refuse
+	x.record.Received = int64(len(body))
+	header := x.writer.Header()
+	header.Set("Content-Type", "application/json")
+	if retry > 0 {
+		header.Set("Retry-After", strconv.Itoa(retry))
+	}
+	x.writer.WriteHeader(f.Refuse)
+	_, err = x.writer.Write(body)
+	return err
+}

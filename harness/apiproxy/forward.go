@@ -1,0 +1,73 @@
+package apiproxy
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// hopByHop are the headers of a connection, not of a request.
+var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+func dropHopByHop(h http.Header) {
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hopByHop {
+		h.Del(name)
+	}
+}
+
+// forward sends the request on.
+func (x *exchange) forward(body *prefix) (*http.Response, error) {
+	out := (&http.Request{
+		Method:        x.in.Method,
+		URL:           x.narrowed(x.as.url(x.path())),
+		Header:        x.in.Header.Clone(),
+		Body:          body,
+		ContentLength: x.in.ContentLength,
+	}).WithContext(x.ctx)
+	if out.ContentLength == 0 {
+		out.Body = nil
+	}
+	dropHopByHop(out.Header)
+	if x.record.Verb == "watch" && x.injection.editsWatch() {
+		out.Header.Del("Accept-Encoding") // events that are compressed together cannot be taken apart
+	}
+	if out.Header.Get("User-Agent") == "" {
+		out.Header.Set("User-Agent", "") // or else Go would send its own
+	}
+	switch x.record.Verb {
+	case "update", "patch", "delete":
+		x.record.RVBefore, x.latest = x.proxy.seen.before(x.object())
+	}
+	return x.as.transport.RoundTrip(out)
+}
+
+// path is the request's URL, without our own prefix.
+func (x *exchange) path() url.URL {
+	u := *x.in.URL
+	if x.proxy.outside != "" {
+		prefix := "/" + x.proxy.outside
+		u.Path, u.RawPath = strings.TrimPrefix(u.Path, prefix), strings.TrimPrefix(u.RawPath, prefix)
+	}
+	return u
+}
+
+// narrowed is where a request goes that asks for all namespaces, where it is to be told of one.
+func (x *exchange) narrowed(u *url.URL) *url.URL {
+	r := x.record
+	isWide := (r.Verb == "list" || r.Verb == "watch") && r.Namespace == "" && r.Name == ""
+	if !isWide || !slices.Contains(x.proxy.within, schema.GroupResource{Group: r.Group, Resource: r.Resource}) {
+		return u
+	}
+	path := strings.TrimSuffix(u.Path, "/"+r.Resource)
+	u.Path, u.RawPath = path+"/namespaces/"+x.proxy.namespace+"/"+r.Resource, ""
+	return u
+}

@@ -1,0 +1,74 @@
+package apiproxy
+
+import (
+	"sync/atomic"
+	"time"
+
+	"example.com/controllers/harness/history"
+)
+
+// armed is a fault that is in force, and what it has met so far.
+type armed struct {
+	Fault
+	matched atomic.Int64 // how many requests have matched
+	first   atomic.Int64 // when the fault first applied to a request, in Unix nanoseconds; 0 before that
+}
+
+// applies counts a request that matches, and says whether the fault applies to it.
+func (f *armed) applies() bool {
+	if !f.includes(f.matched.Add(1)) {
+		return false
+	}
+	now := time.Now().UnixNano()
+	f.first.CompareAndSwap(0, now)
+	return f.For == 0 || now-f.first.Load() <= int64(f.For)
+}
+
+// injection is the decision what to do to one request: the effects of all faults that apply to it, combined.
+type injection struct {
+	Effect            // For is 0
+	refusedBy   Fault // the fault that Refuse comes from; the client is told of it
+	noBookmarks bool  // Watch is never WatchNoBookmarks here, because a watch may meet both
+}
+
+// inject counts a request with every fault that it matches, and decides what to do to it.
+func (p *Proxy) inject(r history.Request) injection {
+	var i injection
+	for _, f := range p.currentFaults() {
+		if !f.matches(r) || !f.applies() {
+			continue
+		}
+		for _, k := range keys {
+			if k.combine != nil {
+				k.combine(&i, f.Fault)
+			}
+		}
+	}
+	return i
+}
+
+// recorded is the injection as the history has it. skipped says why nothing can be done to the events of the watch; it
+// is "" if it can.
+func (i injection) recorded(skipped string) []history.Injection {
+	var all []history.Injection
+	for _, k := range keys {
+		if k.record == nil {
+			continue
+		}
+		for _, one := range k.record(i) {
+			if k.onEvents {
+				one.Skipped = skipped
+			}
+			all = append(all, one)
+		}
+	}
+	return history.SortInjections(all)
+}
+
+// editsWatch says whether the events of a watch may have to be changed, so that they cannot pass as they are.
+func (i injection) editsWatch() bool { return i.Late != 0 || i.Watch != "" || i.noBookmarks }
+
+// losesReply says whether the client gets something else than the API server's answer.
+func (i injection) losesReply() bool {
+	return i.Lost == LostReply || i.Lost == LostLate || i.Kill == After || i.Crash == After
+}

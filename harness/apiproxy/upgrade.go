@@ -1,0 +1,53 @@
+package apiproxy
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+)
+
+func isUpgrade(r *http.Request) bool {
+	if r.Header.Get("Upgrade") == "" {
+		return false
+	}
+	for _, line := range r.Header["Connection"] {
+		for word := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(word), "Upgrade") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// upgrade passes on a request that becomes something else than HTTP, such as an exec. Its bytes are not
+// counted.
+func (x *exchange) upgrade() (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if v != http.ErrAbortHandler {
+				panic(v)
+			}
+			err = cmp.Or(err, errors.New("the connection broke"))
+		}
+	}()
+	through := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL = x.as.url(x.path())
+			r.Out.Host = ""
+		},
+		Transport: x.as.upgrading,
+		ModifyResponse: func(r *http.Response) error {
+			x.record.Status = r.StatusCode
+			return nil
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, failed error) { err = failed },
+		ErrorLog:     log.New(io.Discard, "", 0),
+	}
+	through.ServeHTTP(x.writer, x.in.WithContext(x.ctx))
+	return err
+}
