@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/torture"
 )
@@ -165,12 +164,8 @@ func runTorture(ctx context.Context, f tortureFlags, command []string) error {
 		Scenario: scenario, Command: command, Replays: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, MaxPlans: f.most,
 		FirstOnly: f.first, Nodes: f.nodes, Progress: os.Stderr,
 	}
-	for _, text := range f.faults {
-		fault, err := apiproxy.ParseFault(text)
-		if err != nil {
-			return err
-		}
-		o.Faults = append(o.Faults, fault)
+	if o.Faults, err = parseFaults(f.faults); err != nil {
+		return err
 	}
 	report, err := torture.Run(ctx, o)
 	if err != nil {
