@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// reply passes the answer on.
+// reply forwards the response to the client.
 func (x *exchange) reply(response *http.Response) error {
 	header := x.writer.Header()
 	for name, values := range response.Header {
@@ -30,7 +30,7 @@ func (x *exchange) reply(response *http.Response) error {
 	}
 	x.writer.WriteHeader(response.StatusCode)
 	flush := http.NewResponseController(x.writer).Flush
-	if response.ContentLength != 0 { // the client has the headers as soon as we do, and Go guesses no more of them
+	if response.ContentLength != 0 { // the client gets the headers at once, and net/http does not add a Content-Length
 		if flush() != nil {
 			return errClientGone
 		}
@@ -56,7 +56,7 @@ func (x *exchange) reply(response *http.Response) error {
 	return through.finish()
 }
 
-// lose takes the answer, and does not pass it on. What is recorded is what the API server answered.
+// lose reads the response to its end without forwarding it. The record has the status of the API server.
 func (x *exchange) lose(response *http.Response) error {
 	through := newRelay(response.Body, func(data []byte) error {
 		x.record.Received += int64(len(data))
@@ -82,7 +82,7 @@ func (x *exchange) lose(response *http.Response) error {
 	return errOnPurpose
 }
 
-// refuse answers in the API server's place, as it would.
+// refuse answers the client as the API server would refuse a request.
 func (x *exchange) refuse() error {
 	f := x.injection.refusedBy
 	retry := int((f.RetryAfter + time.Second - 1) / time.Second)

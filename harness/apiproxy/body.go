@@ -10,16 +10,16 @@ import (
 	"sync"
 )
 
-// prefix is a body on its way to the API server, of which the beginning is kept for a while.
+// prefix is the body of a request on its way to the API server. It keeps the beginning until metadata is called.
 type prefix struct {
 	from io.ReadCloser
 
-	mu    sync.Mutex // the transport may go on reading when the answer is there
-	start []byte
-	count int64
+	mu    sync.Mutex // the transport may still be reading when the response has arrived
+	start []byte     // the first bytes, up to kept
+	count int64      // how many bytes have been read
 }
 
-// kept is how much is kept of the body of a request.
+// kept is the number of bytes that a prefix keeps.
 const kept = 256 << 10
 
 // Read implements io.Reader.
@@ -35,11 +35,11 @@ func (b *prefix) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *prefix) Close() error { return b.from.Close() }
 
-// metadata returns what is known of what was sent, and forgets it.
+// metadata returns the metadata of the object in the body, and releases the bytes that were kept.
 func (b *prefix) metadata() metadata {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m, _ := readMetadata(bytes.NewReader(b.start)) // as much as there is
+	m, _ := readMetadata(bytes.NewReader(b.start)) // after an error, m has as much as could be read
 	b.start = nil
 	return m
 }
@@ -50,7 +50,7 @@ func (b *prefix) sent() int64 {
 	return b.count
 }
 
-// decompressed returns what is in a body that is read through a relay.
+// decompressed returns a reader of the plain text of a response whose body is read through a relay.
 func decompressed(response *http.Response, through *relay) (io.Reader, error) {
 	switch encoding := response.Header.Get("Content-Encoding"); encoding {
 	case "", "identity":
@@ -58,16 +58,16 @@ func decompressed(response *http.Response, through *relay) (io.Reader, error) {
 	case "gzip":
 		return &unzip{from: through}, nil
 	default:
-		return nil, fmt.Errorf("it is encoded as %s", encoding)
+		return nil, fmt.Errorf("content encoding %q is not supported", encoding)
 	}
 }
 
-// unzip decompresses gzip members, one after the other. Unlike a gzip.Reader, it returns the last of a
-// member before it looks for the next one, which may be long in coming.
+// unzip decompresses consecutive gzip members. Unlike a [gzip.Reader], it returns all of a member before it waits for
+// the next one, which may take long to arrive.
 type unzip struct {
 	from   *relay
-	member *gzip.Reader // nil before the first
-	ended  bool
+	member *gzip.Reader // nil before the first member
+	ended  bool         // member has been read to its end
 }
 
 // Read implements io.Reader.

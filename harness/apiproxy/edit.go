@@ -19,18 +19,18 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// format is how the events of a watch are written.
+// format is an encoding of the events of a watch.
 type format struct {
-	read  func(in frames, frame []byte) ([]byte, error) // of one event
+	read  func(in frames, frame []byte) ([]byte, error) // reads one event, into frame if it fits
 	parse func(frame []byte) (kind string, m metadata, err error)
-	frame func(event []byte) []byte // is the opposite of read
-	// retype returns the event as one of another type.
+	frame func(event []byte) []byte // the inverse of read
+	// retype returns the event with another type, such as ADDED for MODIFIED.
 	retype func(event []byte, kind string) ([]byte, error)
-	// expired is an ERROR event that says that the resourceVersion is too old.
+	// expired returns an ERROR event with the reason Expired: the resourceVersion is too old.
 	expired func() ([]byte, error)
 }
 
-// formats are those of the API server, by content type.
+// formats are the encodings that the API server uses, by content type.
 var formats = map[string]format{
 	"application/json": {
 		read: readJSONFrame, parse: parseJSONEvent,
@@ -69,7 +69,7 @@ var formats = map[string]format{
 	},
 }
 
-// tooOld is what the API server sends when it no longer has what came after a resourceVersion.
+// tooOld is the Status that the API server sends when it no longer has the history since a resourceVersion.
 func tooOld() *metav1.Status {
 	return &metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
@@ -78,30 +78,32 @@ func tooOld() *metav1.Status {
 	}
 }
 
-// patience is how long an unobserved event waits for the one that replaces it.
+// patience is how long an unobserved event is held back if no other event of its object comes.
 const patience = 2 * time.Second
 
-// editor passes on a watch event by event, and does to it what the injection says.
+// editor forwards a watch event by event, and carries out the injection. Unlike [exchange.watch], it may hold events
+// back, replace them or leave them out.
 type editor struct {
 	*exchange
 	format  format
 	write   func([]byte) error
-	waiting []waiting       // in their order
-	number  int             // of events that have come, without bookmarks
-	held    <-chan struct{} // while they are held
+	waiting []waiting       // events that have arrived and have not been forwarded, in the order of arrival
+	number  int             // how many events have arrived; bookmarks do not count
+	held    <-chan struct{} // closed when the events are released; nil if they are not held
 }
 
-// waiting is an event that has come and has not been passed on.
+// waiting is an event that has arrived and has not been forwarded.
 type waiting struct {
 	event  []byte
 	record history.Event
-	due    time.Time
-	hidden bool // it is passed on when nothing replaces it until due
-	last   bool // the watch ends here: with the event, or without if that is empty
-	err    error
+	due    time.Time // it is not forwarded before this time
+	hidden bool      // it is unobserved: forwarded only if no event of its object replaces it before due
+	last   bool      // the watch ends with this event, or without an event if event is empty
+	err    error     // what the watch ends with, if last
 }
 
-// edit passes a watch on. Where it is not understood, it passes as it is.
+// edit forwards a watch and carries out the injection. A watch in an encoding that it does not know is forwarded
+// unchanged.
 func (x *exchange) edit(response *http.Response, contentType string, write func([]byte) error) error {
 	format, ok := formats[contentType]
 	if !ok {
@@ -112,7 +114,7 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 	ctx, cancel := context.WithCancel(x.ctx)
 	defer cancel()
 	coming, ended := make(chan []byte), make(chan error, 1)
-	go func() { // ends with the body, at the latest when our caller closes it
+	go func() { // ends when the body does, at the latest when it is closed below
 		in := bufio.NewReader(response.Body)
 		for {
 			event, err := format.read(in, nil)
@@ -152,7 +154,7 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 				return err
 			}
 		case err := <-finished:
-			ended <- err // for the end
+			ended <- err // for the deferred function
 			finished = nil
 			if !errors.Is(err, io.EOF) {
 				e.waiting = append(e.waiting, waiting{due: time.Now().Add(x.injection.Late), last: true, err: err})
@@ -166,7 +168,7 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 	}
 }
 
-// come takes an event that has come.
+// come queues an event that has arrived, or what is injected in its place.
 func (e *editor) come(event []byte) error {
 	kind, m, err := e.format.parse(event)
 	if err != nil {
@@ -202,8 +204,8 @@ func (e *editor) come(event []byte) error {
 	return nil
 }
 
-// passOn passes on what may go. It returns how long it takes until there is more that may, 0 for unknown;
-// and whether the watch has ended.
+// passOn forwards the events that are due. complete says whether all events have arrived. passOn returns how long it
+// takes until the next event is due, 0 if that is not known; and whether the watch has ended.
 func (e *editor) passOn(complete bool) (wait time.Duration, done bool, err error) {
 	for len(e.waiting) > 0 && e.held == nil {
 		first := &e.waiting[0]
@@ -236,7 +238,7 @@ func (e *editor) passOn(complete bool) (wait time.Duration, done bool, err error
 	return 0, false, nil
 }
 
-// replace takes away the first event, if another one of the same object has come.
+// replace removes the first event if another event of the same object has arrived. It says whether it did.
 func (e *editor) replace() (bool, error) {
 	hidden := e.waiting[0].record
 	for i := range e.waiting[1:] {
@@ -247,7 +249,7 @@ func (e *editor) replace() (bool, error) {
 		rest := e.waiting[1:]
 		if hidden.Type == "ADDED" {
 			switch next.record.Type {
-			case "MODIFIED": // of what the client has never heard of
+			case "MODIFIED": // of an object that the client does not know yet
 				var err error
 				if next.event, err = e.format.retype(next.event, "ADDED"); err != nil {
 					return false, err

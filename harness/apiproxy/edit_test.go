@@ -304,7 +304,7 @@ func TestLost(t *testing.T) {
 func TestThereMustBeSomethingToEnd(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
 	for _, effect := range []apiproxy.Effect{{Kill: apiproxy.Before}, {Crash: apiproxy.After}, {Stop: apiproxy.Before}} {
-		require.ErrorContains(t, w.SetFaults(apiproxy.Fault{Effect: effect}), "there is nothing here that it could end")
+		require.ErrorContains(t, w.SetFaults(apiproxy.Fault{Effect: effect}), "there is no controller or control plane here that it could end")
 	}
 }
 

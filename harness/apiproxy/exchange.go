@@ -14,18 +14,18 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// exchange is a request on its way.
+// exchange is a request in flight, from its arrival until its response has been forwarded.
 type exchange struct {
 	proxy     *Proxy
 	writer    http.ResponseWriter
 	in        *http.Request
-	ctx       context.Context // ends when the client goes away or the proxy stops; its cause says which
+	ctx       context.Context // cancelled when the client goes away or the proxy stops; its cause says which
 	as        *identity
 	injection injection
 
-	record history.Request
-	latest string // the highest resourceVersion of the resource that had been seen when it was sent on
-	answer metadata
+	record history.Request // filled in on the way, recorded at the end
+	latest string          // highest resourceVersion of the resource that the proxy had seen when it sent the request on
+	answer metadata        // of the object in the response; zero until read
 }
 
 var (
@@ -33,6 +33,7 @@ var (
 	errOnPurpose  = errors.New("broken off on purpose by the workshop's proxy")
 )
 
+// serve is the life of an exchange.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if !p.enter() {
 		panic(http.ErrAbortHandler)
@@ -56,20 +57,20 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		x.sendLater()
 		panic(http.ErrAbortHandler)
 	}
-	if err := x.end(x.serve()); err != nil {
+	if err := x.end(x.run()); err != nil {
 		panic(http.ErrAbortHandler) // the client sees its stream or connection break
 	}
 }
 
-// end records the exchange, which has ended with this error, and returns why it did.
+// end records an exchange that has ended with err. It returns the cause: err itself, or why the exchange was cancelled.
 func (x *exchange) end(err error) error {
 	if err != nil && x.ctx.Err() != nil {
 		err = context.Cause(x.ctx)
 	}
-	if errors.Is(err, errClientGone) && x.proxy.ctx.Err() != nil { // because of us
+	if errors.Is(err, errClientGone) && x.proxy.ctx.Err() != nil { // the proxy closed the connection
 		err = context.Cause(x.proxy.ctx)
 	}
-	if err != nil && !(x.isStream() && errors.Is(err, errClientGone)) { // that is how they end
+	if err != nil && !(x.isStream() && errors.Is(err, errClientGone)) { // a client ends a stream by going away
 		x.record.Error = err.Error()
 	}
 	x.record.Duration = time.Since(x.record.Start)
@@ -77,7 +78,7 @@ func (x *exchange) end(err error) error {
 	return err
 }
 
-// sendLater sends the request on when nobody waits for its answer any more.
+// sendLater sends the request on in the background, after its caller has broken the client's connection.
 func (x *exchange) sendLater() {
 	if isUpgrade(x.in) {
 		_ = x.end(errOnPurpose)
@@ -93,16 +94,16 @@ func (x *exchange) sendLater() {
 	x.in.Body = io.NopCloser(bytes.NewReader(body))
 	go func() {
 		defer x.proxy.requests.Done()
-		_ = x.end(x.serve())
+		_ = x.end(x.run())
 	}()
 }
 
-// describe fills in what the request itself says.
+// describe fills in what is known from the request itself.
 func (x *exchange) describe() {
 	r := x.in
 	x.as, x.record.Who = x.proxy.identify(r)
 	x.record.Agent = r.UserAgent()
-	info, _ := x.proxy.info.NewRequestInfo(r) // with an error, it says what it could find
+	info, _ := x.proxy.info.NewRequestInfo(r) // after an error, info has as much as could be parsed
 	x.record.Verb = info.Verb
 	if info.IsResourceRequest {
 		x.record.Group, x.record.Version, x.record.Resource = info.APIGroup, info.APIVersion, info.Resource
@@ -115,8 +116,8 @@ func (x *exchange) describe() {
 	x.record.DryRun = len(r.URL.Query()["dryRun"]) > 0
 }
 
-// uri is the path and the query, without what may be secret: the command of an exec, and the query of
-// what is not for the API server.
+// uri returns the path and the query, without what may be secret: the command of an exec, and the query of a request
+// that is proxied to a Service, Pod or Node.
 func uri(u *url.URL, subresource string) string {
 	path, query, has := strings.Cut(u.RequestURI(), "?")
 	if !has || subresource == "proxy" {
@@ -133,25 +134,26 @@ func uri(u *url.URL, subresource string) string {
 	return path + "?" + strings.Join(parts, "&")
 }
 
-// object is what is known by the request's resource, namespace and name.
+// object returns the object that the request names.
 func (x *exchange) object() object {
 	o := object{x.resource(), x.record.Namespace, x.record.Name}
 	if o.resource == (resource{"", "namespaces"}) {
-		o.namespace = "" // a request for a Namespace is in it, its events are not
+		o.namespace = "" // requests for a Namespace have it as their namespace, its events do not
 	}
 	return o
 }
 
 func (x *exchange) resource() resource { return resource{x.record.Group, x.record.Resource} }
 
-// isStream says whether the client may end the request when it has had enough.
+// isStream says whether the response has no end of its own, so that the client ends it by going away.
 func (x *exchange) isStream() bool {
 	return x.record.Status != 0 && (x.record.Verb == "watch" || x.record.Subresource == "log") ||
 		x.record.Status == http.StatusSwitchingProtocols
 }
 
-// serve returns an error if the client is to see its connection break.
-func (x *exchange) serve() error {
+// run carries out the injection and forwards the request and its response. If it returns an error, the client's
+// connection must break.
+func (x *exchange) run() error {
 	if x.injection.Stop == Before {
 		x.proxy.stop()
 	}

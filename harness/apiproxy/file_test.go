@@ -46,5 +46,5 @@ func TestFileRecorderOnAFullDisk(t *testing.T) {
 	<-recorder.Failed()
 	require.ErrorIs(t, recorder.Close(), syscall.ENOSPC)
 	_, err = apiproxy.NewFileRecorder(filepath.Join(t.TempDir(), "nowhere", "recording"))
-	require.ErrorContains(t, err, "make the recording: ")
+	require.ErrorContains(t, err, "create the recording: ")
 }

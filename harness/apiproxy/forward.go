@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// hopByHop are the headers of a connection, not of a request.
+// hopByHop are the headers that belong to a connection and are not forwarded.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
 	"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
@@ -24,7 +24,7 @@ func dropHopByHop(h http.Header) {
 	}
 }
 
-// forward sends the request on.
+// forward sends the request to the API server, and returns the response.
 func (x *exchange) forward(body *prefix) (*http.Response, error) {
 	out := (&http.Request{
 		Method:        x.in.Method,
@@ -38,10 +38,10 @@ func (x *exchange) forward(body *prefix) (*http.Response, error) {
 	}
 	dropHopByHop(out.Header)
 	if x.record.Verb == "watch" && x.injection.editsWatch() {
-		out.Header.Del("Accept-Encoding") // events that are compressed together cannot be taken apart
+		out.Header.Del("Accept-Encoding") // events that are compressed together cannot be held back one by one
 	}
 	if out.Header.Get("User-Agent") == "" {
-		out.Header.Set("User-Agent", "") // or else Go would send its own
+		out.Header.Set("User-Agent", "") // without this, net/http would send its own
 	}
 	switch x.record.Verb {
 	case "update", "patch", "delete":
@@ -50,7 +50,7 @@ func (x *exchange) forward(body *prefix) (*http.Response, error) {
 	return x.as.transport.RoundTrip(out)
 }
 
-// path is the request's URL, without our own prefix.
+// path returns the request's URL without the prefix that stands for [Options.Outside].
 func (x *exchange) path() url.URL {
 	u := *x.in.URL
 	if x.proxy.outside != "" {
@@ -60,7 +60,7 @@ func (x *exchange) path() url.URL {
 	return u
 }
 
-// narrowed is where a request goes that asks for all namespaces, where it is to be told of one.
+// narrowed confines a list or watch across all namespaces to [Options.Namespace], if its resource is in Within.
 func (x *exchange) narrowed(u *url.URL) *url.URL {
 	r := x.record
 	isWide := (r.Verb == "list" || r.Verb == "watch") && r.Namespace == "" && r.Name == ""

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// gate is a listener that can be shut for a time. Then its connections break, and nobody can make a new one.
+// gate is a listener that can be shut for a time. While it is shut, its connections are broken and no client can connect.
 type gate struct {
 	address string
-	ctx     context.Context // ends when the gate is closed for good
+	ctx     context.Context // cancelled when the gate is closed for good
 	end     context.CancelFunc
 
 	mu          sync.Mutex
-	listener    net.Listener  // nil while it is shut
-	opens       chan struct{} // closed when it is open again; of use while it is shut
-	connections map[net.Conn]struct{}
-	work        sync.WaitGroup // reopening
+	listener    net.Listener          // nil while the gate is shut
+	opens       chan struct{}         // closed when the gate opens again; valid while it is shut
+	connections map[net.Conn]struct{} // all that are open
+	work        sync.WaitGroup        // the goroutine that reopens the gate
 }
 
 func newGate(ctx context.Context, address string) (*gate, error) {
@@ -30,14 +30,14 @@ func newGate(ctx context.Context, address string) (*gate, error) {
 	return g, nil
 }
 
-// Addr implements net.Listener.
+// Addr implements [net.Listener].
 func (g *gate) Addr() net.Addr {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.listener.Addr()
 }
 
-// Accept implements net.Listener. While the gate is shut, it waits.
+// Accept implements [net.Listener]. While the gate is shut, it waits.
 func (g *gate) Accept() (net.Conn, error) {
 	for {
 		g.mu.Lock()
@@ -65,14 +65,14 @@ func (g *gate) Accept() (net.Conn, error) {
 		case g.ctx.Err() != nil:
 			return nil, net.ErrClosed
 		case err == nil:
-			connection.Close() // it came while the gate was being shut
+			connection.Close() // the gate was shut meanwhile
 		case !shut:
 			return nil, err
 		}
 	}
 }
 
-// Close implements net.Listener.
+// Close implements [net.Listener].
 func (g *gate) Close() error {
 	g.end()
 	g.mu.Lock()
@@ -86,7 +86,7 @@ func (g *gate) Close() error {
 	return err
 }
 
-// close shuts the gate for a time. If it is shut already, nothing more happens.
+// close shuts the gate for a time. It does nothing if the gate is shut already.
 func (g *gate) close(long time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,7 +96,7 @@ func (g *gate) close(long time.Duration) {
 	g.listener.Close()
 	g.listener, g.opens = nil, make(chan struct{})
 	for connection := range g.connections {
-		go connection.Close() // which may want to say goodbye
+		go connection.Close() // closing a TLS connection may block
 	}
 	g.work.Go(func() {
 		wait := long
@@ -108,7 +108,7 @@ func (g *gate) close(long time.Duration) {
 			}
 			listener, err := (&net.ListenConfig{}).Listen(g.ctx, "tcp", g.address)
 			if err != nil {
-				wait = 10 * time.Millisecond // somebody else has the port, for the moment
+				wait = 10 * time.Millisecond // another process has the port for the moment
 				continue
 			}
 			g.mu.Lock()
@@ -120,13 +120,13 @@ func (g *gate) close(long time.Duration) {
 	})
 }
 
-// tracked is a connection that the gate knows of until it is closed.
+// tracked is a connection that leaves its gate's connections when it is closed.
 type tracked struct {
 	net.Conn
 	gate *gate
 }
 
-// Close implements net.Conn.
+// Close implements [net.Conn].
 func (t *tracked) Close() error {
 	t.gate.mu.Lock()
 	delete(t.gate.connections, t)

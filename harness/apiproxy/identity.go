@@ -27,46 +27,45 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// identity is how requests are sent to the API server.
+// identity sends requests to the API server with the credentials of one configuration.
 type identity struct {
-	config *rest.Config // as it was given
-	who    string       // the user, as far as we know
-	base   *url.URL     // of the API server
+	config *rest.Config // a copy of the one given
+	who    string       // the user; "" if the proxy cannot tell
+	base   *url.URL     // the API server's URL
 
 	transport http.RoundTripper
-	// upgrading is the transport of requests that become something else than HTTP, which only
-	// HTTP/1.1 lets them.
+	// upgrading is the transport of requests that switch protocols, which takes HTTP/1.1.
 	upgrading http.RoundTripper
-	// connections are those of both. A request that has just ended may still hold one, for a moment.
+	// connections are those of both transports. A request that has just ended may still hold one.
 	connections *connrotation.Dialer
 }
 
 func newIdentity(config *rest.Config) (*identity, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("find the API server's address: %w", err)
+		return nil, fmt.Errorf("find the API server's URL: %w", err)
 	}
 	config = rest.CopyConfig(config)
 	own := rest.CopyConfig(config)
-	own.UserAgent = ""            // the client's is passed on
-	own.DisableCompression = true // and so is what it says of compression
+	own.UserAgent = ""            // the client's is forwarded
+	own.DisableCompression = true // the client decides about compression
 	if own.Proxy == nil {
-		own.Proxy = http.ProxyFromEnvironment // as without it, but nobody else's transport
+		own.Proxy = http.ProxyFromEnvironment // the default, but set, so that client-go does not share the transport
 	}
 	dial := own.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // as without it
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // the default
 	}
 	connections := connrotation.NewDialer(connrotation.DialFunc(dial))
 	own.Dial = connections.DialContext
 	transport, err := rest.TransportFor(own)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of %s: %w", base, err)
+		return nil, fmt.Errorf("create a client of %s: %w", base, err)
 	}
 	own.NextProtos = []string{"http/1.1"}
 	upgrading, err := rest.TransportFor(own)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of %s: %w", base, err)
+		return nil, fmt.Errorf("create a client of %s: %w", base, err)
 	}
 	return &identity{
 		config: config, who: whoIs(config), base: base,
@@ -80,7 +79,7 @@ func (i *identity) close() {
 	i.connections.CloseAll()
 }
 
-// url is where a request to one of our URLs is sent on to.
+// url returns where to send a request for one of the proxy's URLs.
 func (i *identity) url(u url.URL) *url.URL {
 	u.Scheme, u.Host = i.base.Scheme, i.base.Host
 	if prefix := strings.TrimSuffix(i.base.Path, "/"); prefix != "" {
@@ -92,7 +91,7 @@ func (i *identity) url(u url.URL) *url.URL {
 	return &u
 }
 
-// whoIs names the user of a configuration, or "" where only the API server, or a plugin, knows.
+// whoIs returns the user of a configuration, or "" if only the API server or a credential plugin can tell.
 func whoIs(config *rest.Config) string {
 	if config.Impersonate.UserName != "" {
 		return config.Impersonate.UserName
@@ -114,7 +113,7 @@ func whoIs(config *rest.Config) string {
 	return config.Username
 }
 
-// subject returns the user that a ServiceAccount's token says it is of. Nobody has checked that here.
+// subject returns the user that a ServiceAccount token claims, or "". It does not verify the token.
 func subject(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -131,29 +130,29 @@ func subject(token string) string {
 	return claims.Sub
 }
 
-// Keys are what a proxy and its clients know each other by. They are secret.
+// Keys let a proxy and its clients authenticate each other. They are secret.
 type Keys struct {
-	CA          []byte `json:"ca"`          // certificate, PEM; its key was thrown away
-	Certificate []byte `json:"certificate"` // the proxy's, PEM, for this machine's loopback addresses
-	Key         []byte `json:"key"`         // of the Certificate, PEM
-	Token       string `json:"token"`       // of [Proxy.Config]
+	CA          []byte `json:"ca"`          // certificate of the authority, PEM; its key is not kept
+	Certificate []byte `json:"certificate"` // the proxy's certificate, PEM, valid for loopback addresses
+	Key         []byte `json:"key"`         // private key of Certificate, PEM
+	Token       string `json:"token"`       // bearer token of [Proxy.Config]
 }
 
-// NewKeys makes keys that are good for a year.
+// NewKeys makes keys that are valid for a year.
 func NewKeys() (*Keys, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("generate a key: %w", err)
 	}
 	from := time.Now().Add(-time.Minute)
-	// With a name of its own: where two proxies' authorities are trusted, they are not mixed up.
+	// The name is unique, so that a client that trusts the authorities of two proxies can tell them apart.
 	ca, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "workshop-proxy-" + newToken()[:8], NotBefore: from}, caKey)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate authority: %w", err)
+		return nil, fmt.Errorf("create a certificate authority: %w", err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("generate a key: %w", err)
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(from.UnixNano()),
@@ -166,7 +165,7 @@ func NewKeys() (*Keys, error) {
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}, ca, key.Public(), caKey)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
+		return nil, fmt.Errorf("create a certificate: %w", err)
 	}
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
@@ -178,7 +177,7 @@ func NewKeys() (*Keys, error) {
 	return &Keys{CA: encode(ca.Raw), Certificate: encode(certificate), Key: keyPEM, Token: newToken()}, nil
 }
 
-// Good says whether the keys can still be used: they are whole, and do not end within a day.
+// Good says whether the keys are complete and valid for at least another day.
 func (k *Keys) Good() bool {
 	certs, err := certutil.ParseCertsPEM(k.Certificate)
 	return err == nil && k.Token != "" && bytes.Contains(k.CA, []byte("CERTIFICATE")) &&
@@ -187,6 +186,6 @@ func (k *Keys) Good() bool {
 
 func newToken() string {
 	var random [32]byte
-	_, _ = rand.Read(random[:]) // it does not fail
+	_, _ = rand.Read(random[:]) // never returns an error
 	return hex.EncodeToString(random[:])
 }

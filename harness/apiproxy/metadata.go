@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// metadata is what is looked at in a body. It is small, and nothing of what the object is about.
+// metadata is what the proxy reads of an object: nothing of its spec, status or data.
 type metadata struct {
 	kind            string
 	name, namespace string
@@ -20,17 +20,17 @@ type metadata struct {
 	resourceVersion string
 
 	deleting   bool // it has a deletionTimestamp
-	graceful   bool // and time until then
-	finalizers int
+	graceful   bool // its deletionGracePeriodSeconds is not 0
+	finalizers int  // how many it has
 
-	dryRun bool // it is DeleteOptions that say so
+	dryRun bool // it is a DeleteOptions with dryRun
 }
 
-// removed says whether the object is one that the API server does not keep: it is being deleted, and
-// nothing holds that up.
+// removed says whether the API server has removed the object: it is being deleted, with no grace period and no
+// finalizers left.
 func (m metadata) removed() bool { return m.deleting && !m.graceful && m.finalizers == 0 }
 
-// fromJSON is metadata as JSON has it.
+// fromJSON is the metadata of an object in JSON.
 type fromJSON struct {
 	Name, Namespace            string
 	UID                        string
@@ -46,10 +46,10 @@ func (f fromJSON) metadata(kind string) metadata {
 		graceful: f.DeletionGracePeriodSeconds > 0, finalizers: len(f.Finalizers)}
 }
 
-var errNoObject = errors.New("it is no object of the API")
+var errNoObject = errors.New("not an object of the Kubernetes API")
 
-// readMetadata reads an object, in JSON or protobuf, as far as it has to. Where the object ends too
-// early, it returns what it has found, and an error.
+// readMetadata reads the metadata of an object in JSON or protobuf, and no further than that. If the object is cut off,
+// it returns what it has found and an error.
 func readMetadata(r io.Reader) (metadata, error) {
 	in := bufio.NewReaderSize(r, 512)
 	switch first, err := in.Peek(1); {
@@ -62,8 +62,8 @@ func readMetadata(r io.Reader) (metadata, error) {
 	}
 }
 
-// readJSON stops when it has seen metadata and kind. In most objects they come first; in a list of
-// custom resources, metadata comes last.
+// readJSON stops after metadata and kind. Most objects begin with them, but a list of custom resources ends with its
+// metadata.
 func readJSON(r io.Reader) (metadata, error) {
 	var kind string
 	var meta fromJSON
@@ -105,7 +105,7 @@ func readJSON(r io.Reader) (metadata, error) {
 	return result(err)
 }
 
-// skip reads over a value, without keeping it.
+// skip skips one value.
 func skip(in *json.Decoder) error {
 	for depth := 0; ; {
 		token, err := in.Token()
@@ -124,8 +124,8 @@ func skip(in *json.Decoder) error {
 	}
 }
 
-// Protobuf: four bytes, and then a runtime.Unknown, whose raw is the object. Its first field is its
-// metadata, if it has any. The numbers are those of the fields in generated.proto.
+// An object in protobuf is four magic bytes and a runtime.Unknown, whose field raw is the object itself. The first field
+// of the object is its metadata, if it has any. These are the field numbers in generated.proto.
 const (
 	magic = "k8s\x00"
 
@@ -150,8 +150,8 @@ const (
 	rawExtensionRaw  = 1
 )
 
-// enough is how many bytes of metadata are looked at. All that we want comes before the managed fields,
-// and annotations may have 256 KiB together.
+// enough is how many bytes of a field are read. All fields of metadata above come before managedFields, and the
+// annotations before them are limited to 256 KiB.
 const enough = 512 << 10
 
 func readProtobuf(in *bufio.Reader) (m metadata, err error) {
@@ -219,7 +219,7 @@ func readProtobuf(in *bufio.Reader) (m metadata, err error) {
 	return m, err
 }
 
-// readTag reads the number of a field with bytes in it, and how many.
+// readTag reads the number and the length of a field that holds bytes.
 func readTag(in *bufio.Reader) (protowire.Number, uint64, error) {
 	tag, err := binary.ReadUvarint(in)
 	if err != nil {
@@ -233,15 +233,14 @@ func readTag(in *bufio.Reader) (protowire.Number, uint64, error) {
 	return field, length, err
 }
 
-// readSome reads a field of that length, or its beginning.
+// readSome reads the value of a field, or its beginning if it is longer than enough.
 func readSome(in *bufio.Reader, length uint64) ([]byte, error) {
 	value := make([]byte, min(length, enough))
 	n, err := io.ReadFull(in, value)
 	return value[:n], err
 }
 
-// each calls found for each field of a message: with its bytes, or else with its number. It stops where
-// the message is cut off.
+// each calls found for each field of a message, with its bytes or its number. It stops where the message is cut off.
 func each(message []byte, found func(field protowire.Number, value []byte, number uint64)) {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)
@@ -264,16 +263,16 @@ func each(message []byte, found func(field protowire.Number, value []byte, numbe
 	}
 }
 
-// frames is a stream that can be read event by event.
+// frames is a stream of events.
 type frames interface {
 	io.Reader
 	io.ByteReader
 }
 
-// maxFrame is how large an event may be before we take the stream for something else.
+// maxFrame is the greatest size of an event. A stream with a larger one is not taken for events.
 const maxFrame = 64 << 20
 
-// readJSONFrame reads one JSON value into frame, which it returns. It begins at a brace.
+// readJSONFrame reads one JSON value, without the space before it, and returns it in frame, which it may grow.
 func readJSONFrame(in frames, frame []byte) ([]byte, error) {
 	frame = frame[:0]
 	depth, inString, escaped := 0, false, false
@@ -307,7 +306,7 @@ func readJSONFrame(in frames, frame []byte) ([]byte, error) {
 
 func isSpace(b byte) bool { return b == '\n' || b == ' ' || b == '\r' || b == '\t' }
 
-// readProtobufFrame reads one message into frame, which it returns. Its length comes first, in four bytes.
+// readProtobufFrame reads one message, after its length in four bytes, and returns it in frame, which it may grow.
 func readProtobufFrame(in frames, frame []byte) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
@@ -331,7 +330,7 @@ func parseJSONEvent(frame []byte) (kind string, m metadata, err error) {
 		Object struct {
 			Kind     string
 			Metadata fromJSON
-			Rows     []struct { // of a Table, which is what kubectl asks for
+			Rows     []struct { // of a Table, which kubectl asks for
 				Object struct{ Metadata fromJSON }
 			}
 		}

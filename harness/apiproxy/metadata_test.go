@@ -188,14 +188,14 @@ func TestSeenIsBounded(t *testing.T) {
 	pods := resource{"", "pods"}
 	kept := object{pods, "shop", "kept"}
 	s.object(kept, "1")
-	for i := range 5 * generation {
+	for i := range 5 * maxObjects {
 		s.object(object{pods, time.Duration(i).String(), "a"}, "2")
 		version, _ := s.before(kept)
 		require.Equal(t, "1", version)
-		require.LessOrEqual(t, len(s.objects)+len(s.older), 2*generation)
+		require.LessOrEqual(t, len(s.objects)+len(s.older), 2*maxObjects)
 	}
 	version, _ := s.before(object{pods, time.Duration(0).String(), "a"})
 	require.Empty(t, version)
-	version, _ = s.before(object{pods, time.Duration(5*generation - 1).String(), "a"})
+	version, _ = s.before(object{pods, time.Duration(5*maxObjects - 1).String(), "a"})
 	require.Equal(t, "2", version)
 }

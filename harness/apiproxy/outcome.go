@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// learn looks at what was sent.
+// learn completes the record from the body that was sent.
 func (x *exchange) learn(body *prefix) {
 	if x.record.Resource == "" || x.proxy.outside != "" || x.record.Subresource == "proxy" {
 		return
@@ -21,38 +21,39 @@ func (x *exchange) learn(body *prefix) {
 	}
 }
 
-// look reads as much of the answer as it needs to know what came of the request.
+// look reads as much of the response as it takes to find the outcome of the request.
 func (x *exchange) look(response *http.Response, contentType string, through *relay) {
 	if !x.hasObject(contentType) {
 		return
 	}
 	if from, err := decompressed(response, through); err == nil {
-		x.answer, _ = readMetadata(from) // as much as there is
+		x.answer, _ = readMetadata(from) // after an error, it has as much as could be read
 	}
 	x.conclude()
 }
 
-// hasObject says whether the answer is one of the API server's objects.
+// hasObject says whether the response is an object of the Kubernetes API.
 func (x *exchange) hasObject(contentType string) bool {
 	return x.record.Resource != "" && x.proxy.outside == "" && x.record.Subresource != "proxy" &&
 		(contentType == "application/json" || contentType == "application/vnd.kubernetes.protobuf")
 }
 
-// conclude draws what can be concluded from the answer's metadata, before the client has them.
+// conclude completes the record from the metadata in the response, before the client gets it. In particular, it decides
+// whether a write was a no-op.
 //
-// A write that changes nothing leaves the resourceVersion as it was, and the API server answers with
-// the object at that one. What Kubernetes 1.37 answers to the others:
+// A write that changes nothing leaves the resourceVersion as it was, and the response has the object at that
+// resourceVersion. To other writes, Kubernetes 1.37 responds as follows:
 //
-//   - An update or patch, by any kind of patch, that changes something: the object at its new
-//     resourceVersion. To apply as another field manager changes the managed fields, which is something.
-//   - An update or patch that takes the last finalizer of an object that is being deleted, and so removes
-//     it: the object as it was asked for, at the resourceVersion from before. It is no no-op.
-//   - A delete that starts a graceful one, or waits for finalizers: the object with its
-//     deletionTimestamp, at a new resourceVersion. Another delete meanwhile: the same object at the same
-//     resourceVersion, unless it shortens the grace period; so it is a no-op.
-//   - A delete that removes: the object, for Pods and a few more, at the resourceVersion of the removal;
-//     for the rest a Status without one.
-//   - A dry run: the object at a resourceVersion that may not be anybody's.
+//   - An update or patch that changes something: the object at its new resourceVersion. Applying as another field
+//     manager changes managedFields, so it is such a change.
+//   - An update or patch that removes the last finalizer of an object that is being deleted, and so the object: the
+//     object as requested, at its previous resourceVersion. This is not a no-op.
+//   - A delete that starts graceful deletion or waits for finalizers: the object with its deletionTimestamp, at a new
+//     resourceVersion. Another delete before the object is gone: the same object at the same resourceVersion, so it is
+//     a no-op, unless it shortens the grace period.
+//   - A delete that removes the object: for Pods and a few other kinds, the object at the resourceVersion of its
+//     removal; for all others, a Status without a resourceVersion.
+//   - A dry run: the object at a resourceVersion that it may never have had.
 func (x *exchange) conclude() {
 	m, r := x.answer, &x.record
 	seen := x.proxy.seen
@@ -73,7 +74,7 @@ func (x *exchange) conclude() {
 		r.Name = cmp.Or(m.name, r.Name)
 	}
 	if r.Status == http.StatusCreated {
-		r.RVBefore = "" // of one that was there before
+		r.RVBefore = "" // it was the version of a deleted object with the same name
 	}
 	if r.DryRun {
 		return

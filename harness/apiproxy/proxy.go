@@ -1,20 +1,21 @@
-// Package apiproxy is a proxy between a controller and its API server that records what passes, and
-// breaks it on request. It sits on the wire, so it works for any client in any language.
+// Package apiproxy is a proxy between a controller and its API server that records every request and injects faults.
+// It works on the wire, for any client in any language, and guarantees:
 //
-//   - What passes is passed byte for byte, as it comes: JSON and protobuf, compressed or not, watches
-//     event by event. Headers too, but for the client's credentials where they were made here.
-//   - It is no open door. The configurations it hands out hold a random token that stands for an
-//     identity of the API server; the identity itself never leaves the proxy. A request with any other
-//     credentials goes on with those, and one with none goes on with none: the API server decides.
-//   - It is nothing that a client could notice. When the client goes away, its request does; when the
-//     API server does, the client's connection or stream breaks, and no answer is made up.
-//   - What is recorded names objects and never holds what is in them, nor credentials. See package
+//   - Transparent: without a fault, bodies are forwarded byte for byte as they arrive, JSON or protobuf, compressed or
+//     not, watches event by event. So are headers, except tokens that the proxy has issued. When the client goes away,
+//     its request is cancelled; when the API server goes away, the client's connection or stream breaks. The proxy
+//     never makes up a response.
+//   - No privilege of its own: the configurations that it hands out hold a random token that stands for an identity of
+//     the API server. The identity's own credentials never leave the proxy. A request with other credentials is
+//     forwarded with those, and one without any is forwarded without: the API server decides.
+//   - Discreet: a recording names objects. It never holds their content, nor credentials. See package
 //     [example.com/controllers/harness/history].
+//   - Deliberate: requests are disturbed only as a [Fault] says, and every disturbance is recorded with its request.
 //
-// It can also stand before something that is no API server: see [Options.Outside].
+// A client can tell one difference: an API server that is down refuses connections, while the proxy accepts the request
+// and then breaks the connection.
 //
-// What a client can tell: an API server that is down refuses connections, while the proxy takes the
-// request and breaks its stream.
+// The proxy can also stand in front of another HTTP API: see [Options.Outside].
 package apiproxy
 
 import (
@@ -40,45 +41,46 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// Options say what a proxy does.
+// Options configure a proxy.
 type Options struct {
-	// Upstream is the API server, and the identity that clients of [Proxy.Config] act as.
+	// Upstream is the API server, and the identity that clients of [Proxy.Config] act as. It is required.
 	Upstream *rest.Config
-	// Listen is the address to listen on, host:port; "127.0.0.1:0" if it is empty.
+	// Listen is the address to listen on, host:port. The default is "127.0.0.1:0": any free port.
 	Listen string
-	// Record is told what has passed, one record at a time. It is called before the client can know, so
-	// it has to be quick. It may be nil.
+	// Record is called with each record, never concurrently, and with an event before the client gets it. Requests and
+	// events wait for it, so it must be quick. It may be nil.
 	Record func(history.Record)
-	// Faults are what goes wrong on purpose.
+	// Faults are the faults to inject, until [Proxy.SetFaults] replaces them.
 	Faults []Fault
-	// Kill and Crash are what faults with Kill and Crash call; each kills something and returns when it is
-	// dead. Stop is called by faults with Stop, and asks for an end. Without them, there can be no such faults.
+	// Kill and Crash are called by faults with [Effect.Kill] and [Effect.Crash]. They kill the controller or the
+	// control plane, and return when it has exited. Stop is called by faults with [Effect.Stop], and asks the
+	// controller to shut down. A fault whose function is nil is an error.
 	Kill, Crash, Stop func()
-	// Namespace and Within narrow what a client sees: who lists or watches one of the resources Within in all
-	// namespaces, is told of Namespace alone. So a controller that works everywhere works in one place.
+	// Namespace and Within confine a controller that works in all namespaces to one: a list or watch of a resource
+	// Within across all namespaces is sent on as one of Namespace.
 	Namespace string
 	Within    []schema.GroupResource
-	// Keys are what the proxy proves itself with, and the token of [Proxy.Config]. With those of an
-	// earlier proxy at the same address, its clients go on. If it is nil, new ones are made.
+	// Keys hold the proxy's certificate and the token of [Proxy.Config]. With the keys of an earlier proxy at the same
+	// address, that proxy's clients go on without a new configuration. If nil, the proxy makes new keys.
 	Keys *Keys
-	// Outside, if it is not "", is the name of something else than an API server, with an API whose paths are
-	// /VERSION/RESOURCE and /VERSION/RESOURCE/NAME. There is no TLS then and there are no identities, and what is
-	// at such a path is found at /Outside/VERSION/RESOURCE of the proxy. Its requests are those of the group Outside:
-	// a POST is a create, a PUT an update. Of what is in them, nothing is known.
+	// Outside, if not "", makes this the proxy of an HTTP API that is not a Kubernetes API server, with paths such as
+	// /VERSION/RESOURCE and /VERSION/RESOURCE/NAME. Clients find them under /Outside/ on the proxy, without TLS or
+	// identities. Requests are recorded, and matched by faults, with Outside as their group and the verbs of
+	// Kubernetes: a POST is a create, a PUT an update. The proxy does not look into their bodies.
 	Outside string
 }
 
-// Proxy is a proxy that runs.
+// Proxy is a running proxy. All methods may be called concurrently.
 type Proxy struct {
 	record  func(history.Record)
-	recordM sync.Mutex // held for each call of record
+	recordM sync.Mutex // held during each call of record
 	keys    *Keys
 	info    *apirequest.RequestInfoFactory
 	seen    *seen
 	lastID  atomic.Int64
 
 	upstream  *identity
-	anonymous *identity // of requests that have credentials of their own, or none
+	anonymous *identity // adds no credentials; for requests that have credentials of their own, or none
 
 	outside           string
 	namespace         string
@@ -86,20 +88,20 @@ type Proxy struct {
 	gate              *gate
 	kill, crash, stop func()
 
-	url        string // where clients find us
-	isLoopback bool   // only those on this machine
+	url        string // base URL for clients
+	isLoopback bool   // url is reachable from this machine only
 	server     *http.Server
-	ctx        context.Context // ends when the proxy is to stop
+	ctx        context.Context // cancelled when the proxy is to stop
 	cancel     context.CancelCauseFunc
-	done       chan struct{} // closed when nothing of the proxy is left
-	err        error         // of the listener, once done
+	done       chan struct{} // closed when all goroutines of the proxy have ended
+	err        error         // why the listener failed, or nil; set before done is closed
 
 	mu         sync.Mutex
-	identities map[[sha256.Size]byte]*identity // by the hash of the token that stands for it
+	identities map[[sha256.Size]byte]*identity // by the SHA-256 of the token that the proxy issued for it
 	faults     []*armed
-	release    chan struct{}  // closed when what is held may go
-	stopped    bool           // no request is taken any more
-	requests   sync.WaitGroup // those that were
+	release    chan struct{}  // closed, and replaced, when held events are released
+	stopped    bool           // true once the proxy accepts no more requests
+	requests   sync.WaitGroup // requests in flight
 }
 
 var errStopped = errors.New("the proxy was stopped")
@@ -108,9 +110,9 @@ var errStopped = errors.New("the proxy was stopped")
 func Start(ctx context.Context, o Options) (*Proxy, error) {
 	switch {
 	case o.Upstream == nil:
-		return nil, errors.New("there is no API server to be a proxy of")
+		return nil, errors.New("start a proxy: Options.Upstream is nil; it must be the API server's configuration")
 	case strings.Trim(o.Outside, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
-		return nil, fmt.Errorf("outside is %q; it is a part of paths, so it must have only a-z, 0-9 and -", o.Outside)
+		return nil, fmt.Errorf("start a proxy: Options.Outside is %q; it becomes part of paths, so it may contain only a-z, 0-9 and -", o.Outside)
 	}
 	p := &Proxy{
 		record: o.Record,
@@ -168,7 +170,7 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 	}
 	at := p.gate.Addr().(*net.TCPAddr)
 	if at.IP.IsUnspecified() {
-		at = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.Port} // it is there, too
+		at = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.Port} // an unspecified address includes the loopback address
 	}
 	p.url = (&url.URL{Scheme: "https", Host: at.String()}).String()
 	if p.outside != "" {
@@ -179,7 +181,7 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 	p.server = &http.Server{
 		Handler:   http.HandlerFunc(p.serve),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		ErrorLog:  log.New(io.Discard, "", 0), // of clients that do not trust us, and aborted requests
+		ErrorLog:  log.New(io.Discard, "", 0), // it would log TLS handshakes that clients broke off, and aborted requests
 	}
 	go p.run()
 	return p, nil
@@ -205,7 +207,7 @@ func (p *Proxy) run() {
 	p.mu.Lock()
 	p.stopped = true
 	p.mu.Unlock()
-	p.server.Close() // says no more than that connections were closed already
+	p.server.Close() // its only error is that the listener is closed already
 	if !ended {
 		<-served
 	}
@@ -220,40 +222,41 @@ func (p *Proxy) run() {
 	close(p.done)
 }
 
-// Stop ends the proxy. When it returns, the last request has been recorded.
+// Stop ends the proxy. When it returns, the last request has been recorded. It returns why the proxy had failed
+// before, or nil.
 func (p *Proxy) Stop() error {
 	p.cancel(errStopped)
 	<-p.done
 	return p.err
 }
 
-// Done returns a channel that is closed when the proxy has ended.
+// Done returns a channel that is closed when the proxy has ended, for whatever reason.
 func (p *Proxy) Done() <-chan struct{} { return p.done }
 
-// Wait waits until the proxy has ended, and returns why, if it was not meant to.
+// Wait waits until the proxy has ended. It returns nil if the proxy was stopped, or why it failed.
 func (p *Proxy) Wait() error {
 	<-p.done
 	return p.err
 }
 
-// URL is where clients find the proxy.
+// URL returns the base URL of the proxy.
 func (p *Proxy) URL() string { return p.url }
 
-// Arrived is how many requests have come so far, those included that have not been answered yet.
+// Arrived returns how many requests have arrived so far, including those in flight.
 func (p *Proxy) Arrived() int64 { return p.lastID.Load() }
 
 // Config returns a client configuration that goes through the proxy and acts as the identity of
-// Options.Upstream. It keeps that one's rate limits and content types.
+// [Options.Upstream]. It has the same rate limits and content types.
 func (p *Proxy) Config() *rest.Config { return p.config(p.upstream.config, p.keys.Token) }
 
-// ConfigFor is Config for another identity of the same API server.
+// ConfigFor is like [Proxy.Config], for another identity of the same API server.
 func (p *Proxy) ConfigFor(config *rest.Config) (*rest.Config, error) {
 	identity, err := newIdentity(config)
 	if err != nil {
 		return nil, err
 	}
 	if identity.base.String() != p.upstream.base.String() {
-		return nil, fmt.Errorf("the identity is for %s, but this is a proxy of %s", identity.base, p.upstream.base)
+		return nil, fmt.Errorf("the identity is for the API server %s, but this is a proxy of %s", identity.base, p.upstream.base)
 	}
 	token := newToken()
 	p.mu.Lock()
@@ -268,13 +271,14 @@ func (p *Proxy) config(of *rest.Config, token string) *rest.Config {
 	config.BearerToken = token
 	config.TLSClientConfig = rest.TLSClientConfig{CAData: p.keys.CA}
 	if !p.isLoopback {
-		config.ServerName = "localhost" // the certificate is for this machine only
+		config.ServerName = "localhost" // the certificate is valid for loopback addresses only
 	}
 	config.Proxy, config.Dial = nil, nil
 	return config
 }
 
-// enter says whether a request may still be served. Then leave has to be called when it has been.
+// enter counts a request as in flight, or returns false if the proxy has been stopped. If it returns true, the caller
+// must call p.requests.Done when the request has ended.
 func (p *Proxy) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -285,8 +289,8 @@ func (p *Proxy) enter() bool {
 	return true
 }
 
-// identify returns the identity that a request is sent on as, and who that is. A token that was made
-// here is taken off the request; other credentials stay.
+// identify returns the identity to send a request on as, and its user, "" if unknown. It removes a token that the proxy
+// has issued from the request, and leaves other credentials alone.
 func (p *Proxy) identify(r *http.Request) (as *identity, who string) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {

@@ -659,14 +659,14 @@ func TestDoneLate(t *testing.T) {
 func TestStartRefuses(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
 	for want, options := range map[string]apiproxy.Options{
-		"there is no API server to be a proxy of": {},
-		`outside is "a/b"`:                        {Upstream: w.upstream, Outside: "a/b"},
-		"address already in use":                  {Upstream: w.upstream, Listen: strings.TrimPrefix(w.URL(), "https://")},
-		"listen: ":                                {Upstream: w.upstream, Listen: "nonsense"},
-		`fault "verb=get": it does not say what`:  {Upstream: w.upstream, Faults: []apiproxy.Fault{{Match: apiproxy.Match{Verb: "get"}}}},
-		"use the proxy's certificate":             {Upstream: w.upstream, Keys: &apiproxy.Keys{}},
-		"find the API server's address":           {Upstream: &rest.Config{Host: "http://[::1"}},
-		"make a client of":                        {Upstream: &rest.Config{Host: "https://localhost", TLSClientConfig: rest.TLSClientConfig{CAFile: "/nowhere"}}},
+		"Options.Upstream is nil":                {},
+		`Options.Outside is "a/b"`:               {Upstream: w.upstream, Outside: "a/b"},
+		"address already in use":                 {Upstream: w.upstream, Listen: strings.TrimPrefix(w.URL(), "https://")},
+		"listen: ":                               {Upstream: w.upstream, Listen: "nonsense"},
+		`fault "verb=get": it does not say what`: {Upstream: w.upstream, Faults: []apiproxy.Fault{{Match: apiproxy.Match{Verb: "get"}}}},
+		"use the proxy's certificate":            {Upstream: w.upstream, Keys: &apiproxy.Keys{}},
+		"find the API server's URL":              {Upstream: &rest.Config{Host: "http://[::1"}},
+		"create a client of":                     {Upstream: &rest.Config{Host: "https://localhost", TLSClientConfig: rest.TLSClientConfig{CAFile: "/nowhere"}}},
 	} {
 		_, err := apiproxy.Start(t.Context(), options)
 		require.ErrorContains(t, err, want)

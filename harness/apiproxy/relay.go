@@ -5,26 +5,26 @@ import (
 	"io"
 )
 
-// relay passes a body on, byte for byte, and lets somebody read it on the way.
+// relay forwards a body byte for byte, and is a reader of the same bytes.
 //
-// What has come is passed on when the reader has seen it all and wants more. So the reader knows what is
-// in it before the client does, and nothing that has come waits for what has not.
+// Bytes are forwarded when the reader has read them all and asks for more. So the reader sees bytes before the client
+// does, and no byte that has arrived waits for one that has not.
 type relay struct {
 	from io.Reader
-	pass func([]byte) error // does not keep its argument
+	pass func([]byte) error // forwards bytes; must not keep its argument
 
-	chunk    []byte // what the last read from from brought is in here
-	unread   []byte // of it, what nobody has read; its tail
-	unpassed []byte // of it, what has not been passed on; unread is its tail
-	fromErr  error  // of the last read; sticky
-	passErr  error  // sticky
+	chunk    []byte // buffer of the last read from from
+	unread   []byte // the part of chunk that the reader has not read; always a tail of unpassed
+	unpassed []byte // the part of chunk that has not been forwarded
+	fromErr  error  // the first error of from
+	passErr  error  // the first error of pass
 }
 
 func newRelay(from io.Reader, pass func([]byte) error) *relay {
 	return &relay{from: from, pass: pass, chunk: make([]byte, 32<<10)}
 }
 
-// fill makes sure that there is something to read.
+// fill reads more bytes if the reader has read all; before that, it forwards them.
 func (r *relay) fill() error {
 	for len(r.unread) == 0 {
 		if err := r.passOn(); err != nil {
@@ -40,7 +40,7 @@ func (r *relay) fill() error {
 	return nil
 }
 
-// Read implements io.Reader.
+// Read implements [io.Reader].
 func (r *relay) Read(p []byte) (int, error) {
 	if err := r.fill(); err != nil {
 		return 0, err
@@ -50,7 +50,7 @@ func (r *relay) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadByte implements io.ByteReader, without which a decompressor reads further than it has to.
+// ReadByte implements [io.ByteReader], without which a decompressor would read ahead.
 func (r *relay) ReadByte() (byte, error) {
 	if err := r.fill(); err != nil {
 		return 0, err
@@ -60,14 +60,14 @@ func (r *relay) ReadByte() (byte, error) {
 	return b, nil
 }
 
-// skipSpace reads over spaces, as far as they have come.
+// skipSpace skips the white space that has arrived.
 func (r *relay) skipSpace() {
 	for len(r.unread) > 0 && isSpace(r.unread[0]) {
 		r.unread = r.unread[1:]
 	}
 }
 
-// passOn passes on what has been read.
+// passOn forwards what has been read.
 func (r *relay) passOn() error {
 	n := len(r.unpassed) - len(r.unread)
 	if n > 0 && r.passErr == nil {
@@ -77,7 +77,7 @@ func (r *relay) passOn() error {
 	return r.passErr
 }
 
-// finish passes on all that is left, up to the end, whether anybody has read it or not.
+// finish forwards the rest of the body, whether it has been read or not.
 func (r *relay) finish() error {
 	var err error
 	for err == nil {

@@ -6,20 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// seen is what has been seen of resourceVersions. It is always up to date with what clients have been
-// told: it learns of an answer or an event before the client does.
+// seen has the resourceVersions that the proxy has seen. It is never behind what a client knows: a response or an event
+// is entered before the client gets it.
 type seen struct {
 	mu sync.Mutex
-	// objects and older are the last resourceVersion by object. When objects is full, older is forgotten
-	// and objects becomes it, so what is not looked at for long goes, and memory is bounded.
+	// objects and older have the last resourceVersion of each object. objects has at most maxObjects entries: when it
+	// is full it becomes older, and the entries of older that have not been used since are dropped. So memory is bounded.
 	objects, older map[object]string
-	// latest is the highest resourceVersion by resource. Any write to the resource that comes after it
-	// was seen, and changes anything, results in a higher one.
+	// latest has the highest resourceVersion of each resource. A write to the resource that is sent after this was
+	// seen, and changes anything, results in a higher one.
 	latest map[resource]string
 }
 
-// generation is the number of objects at which the older ones are forgotten.
-const generation = 1 << 15
+// maxObjects is the greatest number of entries in seen.objects.
+const maxObjects = 1 << 15
 
 type resource struct{ group, name string }
 
@@ -32,27 +32,27 @@ func newSeen() *seen {
 	return &seen{objects: map[object]string{}, older: map[object]string{}, latest: map[resource]string{}}
 }
 
-// object saw an object at a resourceVersion.
+// object enters the resourceVersion of an object.
 func (s *seen) object(o object, version string) {
 	if version == "" {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !isAtMost(version, s.find(o)) { // an answer from a cache may be older
+	if !isAtMost(version, s.find(o)) { // a response from a cache may be older
 		s.put(o, version)
 	}
 	s.raise(o.resource, version)
 }
 
-// version saw a resourceVersion of a resource.
+// version enters a resourceVersion of a resource, such as that of a list.
 func (s *seen) version(r resource, version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.raise(r, version)
 }
 
-// gone saw that an object is no more.
+// gone removes an object that no longer exists.
 func (s *seen) gone(o object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,7 @@ func (s *seen) gone(o object) {
 	delete(s.older, o)
 }
 
-// before returns what is known now: the last resourceVersion of an object, and the highest of its
-// resource.
+// before returns the last resourceVersion of an object, and the highest of its resource.
 func (s *seen) before(o object) (version, latest string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,20 +79,20 @@ func (s *seen) find(o object) string {
 }
 
 func (s *seen) put(o object, version string) {
-	if len(s.objects) >= generation {
+	if len(s.objects) >= maxObjects {
 		s.older, s.objects = s.objects, map[object]string{}
 	}
 	s.objects[o] = version
 }
 
 func (s *seen) raise(r resource, version string) {
-	isOne := isAtMost(version, version) // not "", nor something of an API server of another kind
-	if isOne && !isAtMost(version, s.latest[r]) {
+	isValid := isAtMost(version, version) // false for "", and for versions that cannot be compared
+	if isValid && !isAtMost(version, s.latest[r]) {
 		s.latest[r] = version
 	}
 }
 
-// isAtMost says whether a is not after b. It is false for what is no resourceVersion of Kubernetes' own.
+// isAtMost says whether resourceVersion a is not after b. It is false if they cannot be compared.
 func isAtMost(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order <= 0

@@ -2,10 +2,9 @@ package apiproxy
 
 import "fmt"
 
-// SetFaults replaces what goes wrong on purpose, from the next request on; the numbers of From and To are
-// counted anew. Without faults, nothing goes wrong any more, but with watches that had begun: what is late
-// stays late. What is held is released. A fault that makes no sense is an error, and then nothing changes.
-// Any number of goroutines may call it while requests pass.
+// SetFaults replaces the faults, from the next request on, and counts requests for From and To anew. Without arguments
+// it ends fault injection. Watches that have begun keep what was injected into them, such as lateness, but events that
+// are held are released. If a fault is invalid, SetFaults returns an error and changes nothing.
 func (p *Proxy) SetFaults(faults ...Fault) error {
 	var fresh []*armed
 	for _, fault := range faults {
@@ -13,18 +12,19 @@ func (p *Proxy) SetFaults(faults ...Fault) error {
 			return fmt.Errorf("fault %q: %w", fault, err)
 		}
 		if fault.Kill != "" && p.kill == nil || fault.Crash != "" && p.crash == nil || fault.Stop != "" && p.stop == nil {
-			return fmt.Errorf("fault %q: there is nothing here that it could end; that is for \"workshop torture\"", fault)
+			return fmt.Errorf("fault %q: there is no controller or control plane here that it could end; use it with \"workshop torture\"", fault)
 		}
 		fresh = append(fresh, &armed{Fault: fault})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.faults = fresh // never changed in place: a request may be looking at the old ones
+	p.faults = fresh // replaced, never modified: requests in flight may be reading the old slice
 	p.releaseLocked()
 	return nil
 }
 
-// Release lets the events go that are held. Watches in which none has been held yet are not concerned.
+// Release forwards the events that [WatchHeld] holds back. It does not affect watches that have not reached their held
+// event yet.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,8 +24,7 @@ func isUpgrade(r *http.Request) bool {
 	return false
 }
 
-// upgrade passes on a request that becomes something else than HTTP, such as an exec. Its bytes are not
-// counted.
+// upgrade forwards a request that switches protocols, such as an exec. The bytes that follow are not counted.
 func (x *exchange) upgrade() (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -8,12 +8,11 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// watch passes a watch on and records its events. Where it is not understood (it is compressed in
-// another way, or encoded in another way), it passes without.
+// watch forwards a watch unchanged and records its events. It records no events if it does not know the encoding or the
+// compression.
 //
-// A client-go informer of 1.35 or later gets its watch compressed, from an API server of 1.37 or later:
-// a gzip member for each batch of events. So events are found in what passes; the bytes that pass are
-// the API server's own in any case.
+// An API server of 1.37 or later compresses the watches of client-go informers of 1.35 or later, with a gzip member for
+// each batch of events. So the proxy does not encode events anew: it finds them in the bytes that it forwards.
 func (x *exchange) watch(response *http.Response, contentType string, write func([]byte) error) error {
 	found := &events{exchange: x}
 	pass := func(data []byte) error {
@@ -24,20 +23,20 @@ func (x *exchange) watch(response *http.Response, contentType string, write func
 	found.read(response, contentType, through)
 	err := through.finish()
 	if len(found.waiting) > 0 {
-		_ = pass(nil) // they were understood only after their last byte had been passed on
+		_ = pass(nil) // they were parsed only after their last byte had been forwarded
 	}
 	x.record.Received += found.unclaimed
 	return err
 }
 
-// events are the events that were found in a watch.
+// events are the events that have been found in a watch.
 type events struct {
 	*exchange
-	waiting   []history.Event // found in what has not been passed on; Bytes are before compression
-	unclaimed int64           // bytes that were passed on and belong to no event yet
+	waiting   []history.Event // events whose bytes have not been forwarded; their Bytes are uncompressed
+	unclaimed int64           // bytes that have been forwarded and belong to no event yet
 }
 
-// read reads the events of a watch, until it ends or is not understood.
+// read reads the events of a watch until it ends or cannot be parsed.
 func (e *events) read(response *http.Response, contentType string, through *relay) {
 	format, ok := formats[contentType]
 	if !ok {
@@ -63,7 +62,7 @@ func (e *events) read(response *http.Response, contentType string, through *rela
 		}
 		e.found(kind, m, len(frame))
 		if isPlain {
-			// This event's bytes end here, so they can go. With the line's end, if it has come.
+			// The event is complete, so forward it, with its line break if that has arrived.
 			through.skipSpace()
 			if through.passOn() != nil {
 				return
@@ -79,12 +78,12 @@ func (e *events) found(kind string, m metadata, size int) {
 	e.waiting = append(e.waiting, e.event(kind, m, size))
 }
 
-// event returns the record of an event that has come, and remembers what it says of resourceVersions.
+// event returns the record of an event, and remembers the resourceVersion in it.
 func (x *exchange) event(kind string, m metadata, size int) history.Event {
 	o := object{x.resource(), m.namespace, m.name}
 	switch {
 	case kind == "ERROR":
-		m = metadata{} // of a Status
+		m = metadata{} // the object is a Status
 	case kind == "BOOKMARK":
 		x.proxy.seen.version(o.resource, m.resourceVersion)
 	case kind == "DELETED":
@@ -99,10 +98,10 @@ func (x *exchange) event(kind string, m metadata, size int) history.Event {
 	}
 }
 
-// passed records the events in data, which is about to be passed on.
+// passed records the events whose last bytes are in data, which is about to be forwarded.
 func (e *events) passed(data []byte) { e.deliver(e.claim(data)) }
 
-// claim returns the events whose last bytes are in data. They share what bytes there are.
+// claim returns the events whose last bytes are in data, and divides all unclaimed bytes among them by size.
 func (e *events) claim(data []byte) []history.Event {
 	e.unclaimed += int64(len(data))
 	claimed := e.waiting

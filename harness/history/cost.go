@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Cost is what the requests of one kind cost.
+// Cost is what the requests with one verb for one resource cost.
 type Cost struct {
 	Verb, Resource string // Resource as in [Request.What]
 	Requests       int
-	Failed         int
-	NoOps          int
-	Events         int   // of watches
-	Sent, Received int64 // bytes on the wire; Received with the events
+	Failed         int   // see [Request.Failed]
+	NoOps          int   // see [Request.NoOp]
+	Events         int   // delivered by watches
+	Sent, Received int64 // bytes on the wire; Received includes events
 }
 
 func (c *Cost) add(o Cost) {
@@ -31,8 +31,8 @@ func (c *Cost) add(o Cost) {
 	c.Received += o.Received
 }
 
-// Cost returns what it all cost, by resource and verb, in this order. A watch that began before the
-// history does is not among the requests; its events are.
+// Cost returns the cost of the requests, sorted by resource and verb. A watch that began before the history counts with
+// its events only.
 func (h *History) Cost() []Cost {
 	var costs []Cost
 	for _, row := range h.rows(func(Request) string { return "" }) {
@@ -41,7 +41,7 @@ func (h *History) Cost() []Cost {
 	return costs
 }
 
-// Agents returns the short names of the programs that made the requests, sorted.
+// Agents returns the names of the programs that made the requests, as [Request.ShortAgent] has them, sorted.
 func (h *History) Agents() []string {
 	agents := map[string]bool{}
 	for _, r := range h.Requests {
@@ -59,7 +59,7 @@ type row struct {
 	Cost
 }
 
-// rows adds up by payer, resource and verb, and returns the sums in this order.
+// rows adds up costs by payer, resource and verb, and returns the sums in this order.
 func (h *History) rows(payer func(Request) string) []row {
 	type key struct{ payer, resource, verb string }
 	sums := map[key]*Cost{}
@@ -95,14 +95,14 @@ func (h *History) rows(payer func(Request) string) []row {
 	return rows
 }
 
-// BillOptions say what a bill looks like.
+// BillOptions choose the columns and the unit of a bill.
 type BillOptions struct {
-	ByAgent   bool // a line for each program, by its short name, in the first column
-	ByWho     bool // and for each user
-	PerMinute bool // numbers for a minute, out of the time that [History.Span] says
+	ByAgent   bool // a line for each program, by [Request.ShortAgent]
+	ByWho     bool // a line for each user
+	PerMinute bool // averages per minute of [History.Span]
 }
 
-// WriteBill writes a table of what the requests cost, with a total. KB are 1000 bytes, of both directions.
+// WriteBill writes a table of what the requests cost, and a total. KB is kilobytes of 1000 bytes, sent and received.
 func (h *History) WriteBill(w io.Writer, o BillOptions) error {
 	var heads []string
 	var payers []func(Request) string
@@ -124,7 +124,7 @@ func (h *History) WriteBill(w io.Writer, o BillOptions) error {
 	if o.PerMinute && len(rows) > 0 {
 		span := h.Span()
 		if span == 0 {
-			return errors.New("the recording is too short for numbers per minute")
+			return errors.New("the recording is too short for averages per minute")
 		}
 		scale = float64(time.Minute) / float64(span)
 		number = func(n float64) string { return fmt.Sprintf("%.1f", n*scale) }

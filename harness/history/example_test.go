@@ -10,8 +10,8 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// A controller named shop watches ConfigMaps. When one changes, it deletes two Pods; the second time it
-// asks for one that is gone, and updates a Deployment to what it already is.
+// A controller named shop watches ConfigMaps. When one changes, it deletes two Pods. After the second change it deletes
+// a Pod that is gone already, and updates a Deployment without changing it.
 const recording = `
 {"request":{"id":1,"start":"2026-01-02T15:00:00Z","ms":2,"agent":"shop/v1 (linux/amd64)","verb":"watch","version":"v1","resource":"configmaps","ns":"shop","uri":"/api/v1/namespaces/shop/configmaps?watch=true","status":200,"open":true}}
 {"event":{"watch":1,"time":"2026-01-02T15:00:01Z","type":"MODIFIED","resource":"configmaps","ns":"shop","name":"colors","rv":"20","bytes":600}}
@@ -49,7 +49,7 @@ func Example() {
 }
 
 func ExampleRead() {
-	// The recorder was killed while it wrote the second line.
+	// The recorder was killed while it was writing the second line.
 	h, err := history.Read(strings.NewReader(
 		`{"request":{"id":1,"start":"2026-01-02T15:00:00Z","ms":1.5,"verb":"get","uri":"/version","status":200}}` + "\n" +
 			`{"request":{"id":2,"st`))
@@ -59,7 +59,7 @@ func ExampleRead() {
 	fmt.Println(err)
 	// Output:
 	// 1 1.5ms <nil>
-	// line 1: it is not a record: it must have either a request or an event
+	// line 1: not a record: it must have either a request or an event
 }
 
 func ExampleReadFile() {
@@ -81,7 +81,7 @@ func ExampleWrite() {
 }
 
 func ExampleOf() {
-	// A watch is recorded when it begins, and again when it has ended.
+	// A watch is recorded when it begins and again when it has ended.
 	watch := history.Request{ID: 1, Verb: "watch", Status: 200, Open: true}
 	ended := watch
 	ended.Open, ended.Duration = false, time.Minute
@@ -91,7 +91,7 @@ func ExampleOf() {
 }
 
 func ExampleMemory() {
-	var memory history.Memory // memory.Record goes to apiproxy.Options
+	var memory history.Memory // pass memory.Record to apiproxy.Options
 	memory.Record(history.Record{Request: &history.Request{ID: 1, Verb: "get", URI: "/version", Status: 200}})
 	fmt.Println(len(memory.History().Requests))
 	// Output: 1
@@ -108,7 +108,7 @@ func ExampleHistory_Where() {
 }
 
 func ExampleHistory_Between() {
-	// The watch is older, but an event of it came in that time.
+	// The watch began earlier, but one of its events falls into that time.
 	h := read().Between(at(10), at(20))
 	for _, r := range h.Requests {
 		fmt.Println(r.Verb, r.What(), r.Object())
@@ -166,7 +166,7 @@ func ExampleHistory_TimeToLastWrite() {
 	changes := []time.Time{at(1), at(10), at(20)}
 	for i, duration := range read().TimeToLastWrite(changes) {
 		if duration == history.NoWrite {
-			fmt.Println("change", i, "made no difference")
+			fmt.Println("change", i, "led to no write")
 			continue
 		}
 		fmt.Println("change", i, "was dealt with after", duration)
@@ -174,7 +174,7 @@ func ExampleHistory_TimeToLastWrite() {
 	// Output:
 	// change 0 was dealt with after 1.5s
 	// change 1 was dealt with after 3s
-	// change 2 made no difference
+	// change 2 led to no write
 }
 
 func ExampleHistory_Cost() {

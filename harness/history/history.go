@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// History is a recording, or a part of one.
+// History is a recording, or part of one. It is never modified.
 type History struct {
-	Requests []Request // by start
-	Events   []Event   // by time
+	Requests []Request // sorted by Start
+	Events   []Event   // sorted by Time
 
-	// earlier are the watches that are not among Requests, but of which events are among Events.
+	// earlier has, by ID, the watches that are not in Requests but have events in Events.
 	earlier map[int64]Request
-	// from and to are what [History.Between] was given.
+	// from and to are the limits that [History.Between] was given; zero means no limit.
 	from, to time.Time
 }
 
-// Where returns the part with the requests that keep wants. The events of a watch go with it.
+// Where returns the requests for which keep returns true, and the events of those of them that are watches.
 func (h *History) Where(keep func(Request) bool) *History {
 	part := &History{earlier: map[int64]Request{}, from: h.from, to: h.to}
 	kept := map[int64]bool{}
@@ -40,9 +40,8 @@ func (h *History) Where(keep func(Request) bool) *History {
 	return part
 }
 
-// Between returns the part from one time, inclusive, to another, exclusive: the requests that started
-// then, and the events that were passed on then, also those of watches that are older. A zero time is
-// no limit.
+// Between returns the requests that started, and the events that were forwarded, from one time (inclusive) to another
+// (exclusive). This includes the events of watches that had started before. A zero time is no limit.
 func (h *History) Between(from, to time.Time) *History {
 	in := func(t time.Time) bool {
 		return (from.IsZero() || !t.Before(from)) && (to.IsZero() || t.Before(to))
@@ -66,7 +65,7 @@ func (h *History) Between(from, to time.Time) *History {
 	return part
 }
 
-// watches returns all known watches by ID.
+// watches returns all watches by ID, including those in earlier.
 func (h *History) watches() map[int64]Request {
 	watches := map[int64]Request{}
 	for id, r := range h.earlier {
@@ -87,7 +86,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// sooner is the sooner of two times, of which zero is never.
+// sooner returns the earlier of two times, where zero means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -95,8 +94,8 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// Span is the time that the history is about: what [History.Between] was given, and where it was given
-// no limit, from the first request or event to the end of the last.
+// Span is the time that the history covers: between the limits that [History.Between] was given; without a limit, from
+// the first request or event, or to the end of the last.
 func (h *History) Span() time.Duration {
 	first, last := h.from, h.to
 	see := func(start, end time.Time) {
@@ -116,7 +115,7 @@ func (h *History) Span() time.Duration {
 	return max(0, last.Sub(first))
 }
 
-// Writes returns the requests that asked for a change, also those that failed. See [Request.IsWrite].
+// Writes returns the requests that asked for a change, including those that failed. See [Request.IsWrite].
 func (h *History) Writes() []Request { return h.which(Request.IsWrite) }
 
 // NoOps returns the writes that succeeded and changed nothing.
@@ -137,8 +136,8 @@ func (h *History) which(keep func(Request) bool) []Request {
 	return kept
 }
 
-// LastWrite returns, of the writes that started from one time, inclusive, to another, exclusive, the one
-// that ended last. A zero time is no limit.
+// LastWrite returns the write that ended last among those that started from one time (inclusive) to another (exclusive),
+// or false if there is none. A zero time is no limit.
 func (h *History) LastWrite(from, to time.Time) (Request, bool) {
 	var last Request
 	found := false
@@ -150,12 +149,12 @@ func (h *History) LastWrite(from, to time.Time) (Request, bool) {
 	return last, found
 }
 
-// NoWrite is what [History.TimeToLastWrite] returns for a change that no write came of.
+// NoWrite is what [History.TimeToLastWrite] returns for a change that was followed by no write.
 const NoWrite time.Duration = -1
 
-// TimeToLastWrite returns for each change of the world, in the order given, how long after it the last
-// write ended that came of it: the last that started before the next change. It is [NoWrite] where there
-// was none. Writes that come of no change, such as the renewals of a lease, have to be left out first.
+// TimeToLastWrite returns, for each of the times at which the world was changed, how long it took until the controller
+// had written all that the change called for: until the end of the last write that started before the next change.
+// It is [NoWrite] if there was no write. Leave out first what is written without a change, such as renewals of Leases.
 func (h *History) TimeToLastWrite(changes []time.Time) []time.Duration {
 	var durations []time.Duration
 	sorted := slices.SortedFunc(slices.Values(changes), time.Time.Compare)

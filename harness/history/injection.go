@@ -29,7 +29,7 @@ type Injection struct {
 	Skipped string `json:"skipped,omitempty"`
 }
 
-// InjectionKind is what was done.
+// InjectionKind is what was done to the request, and to whom.
 type InjectionKind string
 
 // The kinds of injections, in the order in which a request meets them.

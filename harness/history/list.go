@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// WriteRequests writes a list of the requests, one a line: when it began, in seconds since the first, what it
-// asked for, the HTTP status of the answer ("-" where none came), and what was done to it on purpose.
+// WriteRequests writes a table of the requests, one per line: when it started, in seconds after the first; what it asked
+// for; the HTTP status of the response, "-" if there was none; and the faults that were injected, see [Request.Injections].
 func (h *History) WriteRequests(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "TIME\tVERB\tRESOURCE\tOBJECT\tSTATUS\tFAULT")

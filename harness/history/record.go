@@ -1,16 +1,17 @@
-// Package history is what was recorded of the requests that reached an API server, and the questions
-// asked of it: how many writes, which of them changed nothing, how long until the last, what it cost.
+// Package history reads recordings of the requests that reached an API server, and answers questions about them: how
+// many writes there were, which of them changed nothing, how long it took until the last one, and what they cost.
 //
-// A recording is a file of JSON Lines, written by [example.com/controllers/harness/apiproxy]: each
-// line is a [Record], and a record is either a [Request] or an [Event] of a watch. A request is written
-// when it has ended. A watch may stay open for minutes, so it is written twice, with the same ID: with
-// "open" when its answer begins, and without when it has ended. The last line may be cut off, where the
-// recorder was killed.
+//   - A recording names objects. It never holds their content, nor credentials.
+//   - A [History] is never modified. Its methods return parts of it, which can be queried in the same way.
+//   - What a fault did to a request is recorded as data: see [Injection].
+//
+// A recording is a file of JSON Lines, written by [example.com/controllers/harness/apiproxy]. Each line is a [Record],
+// either a [Request] or an [Event] of a watch. A request is written when it has ended. A watch may stay open for
+// minutes, so it is written twice with the same ID: with "open" when the response begins, and without it when the watch
+// has ended. If the recorder was killed, the last line may be incomplete.
 //
 //	{"request":{"id":7,"start":"2026-01-02T15:04:05.1Z","ms":4.2,"agent":"kubectl/v1.37.1 (linux/amd64)","verb":"delete","version":"v1","resource":"pods","ns":"shop","name":"frontend-x","uri":"/api/v1/namespaces/shop/pods/frontend-x","status":200,"sent":82,"received":1204,"rvBefore":"611","rvAfter":"640"}}
 //	{"event":{"watch":3,"time":"2026-01-02T15:04:05.1Z","type":"MODIFIED","resource":"pods","ns":"shop","name":"frontend-x","rv":"640","bytes":1310}}
-//
-// It names objects. It never holds what is in them, nor credentials.
 package history
 
 import (
@@ -29,22 +30,22 @@ import (
 	"time"
 )
 
-// Record is one line of a recording: exactly one of the two is set.
+// Record is one line of a recording. Exactly one of its fields is set.
 type Record struct {
 	Request *Request `json:"request,omitempty"`
 	Event   *Event   `json:"event,omitempty"`
 }
 
-// Request is a request, and how it was answered.
+// Request is a request and its outcome.
 type Request struct {
-	ID       int64         `json:"id"` // from 1, in the order in which requests came
+	ID       int64         `json:"id"` // from 1, in the order of arrival
 	Start    time.Time     `json:"start"`
-	Duration time.Duration `json:"-"`               // until the answer had been passed on; in JSON "ms", in milliseconds
-	Who      string        `json:"who,omitempty"`   // the user, as far as the recorder could tell
+	Duration time.Duration `json:"-"`               // until the response had been forwarded; in JSON "ms", in milliseconds
+	Who      string        `json:"who,omitempty"`   // the user; "" if the recorder could not tell
 	Agent    string        `json:"agent,omitempty"` // User-Agent
 
-	// Verb is as in the API server's audit log: get, list, watch, create, update, patch, delete,
-	// deletecollection; for a path that is no resource, the HTTP method in lower case.
+	// Verb is as in the API server's audit log: get, list, watch, create, update, patch, delete or deletecollection;
+	// for a path that is no resource, such as /version, the HTTP method in lower case.
 	Verb        string `json:"verb"`
 	Group       string `json:"group,omitempty"`
 	Version     string `json:"version,omitempty"`
@@ -52,34 +53,34 @@ type Request struct {
 	Subresource string `json:"sub,omitempty"`
 	Namespace   string `json:"ns,omitempty"`
 	Name        string `json:"name,omitempty"`
-	URI         string `json:"uri"` // path and query, without what might be secret
+	URI         string `json:"uri"` // path and query, without what may be secret
 
-	Status int    `json:"status,omitempty"` // of HTTP; 0: no answer came, or not yet
-	Error  string `json:"error,omitempty"`  // why no answer came, why it was cut off, or what the client was told instead
-	Open   bool   `json:"open,omitempty"`   // a watch that had not ended
+	Status int    `json:"status,omitempty"` // HTTP status of the response; 0 if there was none, or none yet
+	Error  string `json:"error,omitempty"`  // why there was no response, why it was cut off, or what the client got instead
+	Open   bool   `json:"open,omitempty"`   // true for a watch that had not ended when it was recorded
 
-	// Sent and Received are the bytes of the bodies as they travelled, that is, compressed where they
-	// were. Received leaves out the events of a watch, which have their own Bytes.
+	// Sent and Received are the sizes of the bodies in bytes on the wire, so compressed if they were. Received does not
+	// include the events of a watch, which have their own Bytes.
 	Sent     int64 `json:"sent,omitempty"`
 	Received int64 `json:"received,omitempty"`
 
-	// RVBefore and RVAfter are the object's resourceVersion before and after, where known. RVAfter of a
-	// list is the list's.
+	// RVBefore and RVAfter are the object's resourceVersion before and after the request, "" if unknown. For a list,
+	// RVAfter is the resourceVersion of the list.
 	RVBefore string `json:"rvBefore,omitempty"`
 	RVAfter  string `json:"rvAfter,omitempty"`
-	UID      string `json:"uid,omitempty"` // of the object in the answer, where known
+	UID      string `json:"uid,omitempty"` // of the object in the response; "" if unknown
 
-	NoOp   bool `json:"noop,omitempty"`   // a write that succeeded and left the object at the resourceVersion that it had
-	DryRun bool `json:"dryRun,omitempty"` // asked for with dryRun, so nothing was meant to change
+	NoOp   bool `json:"noop,omitempty"`   // true for a write that succeeded and did not change the resourceVersion
+	DryRun bool `json:"dryRun,omitempty"` // true for a request with dryRun, which asks for no change
 
 	// Injected is what the recorder did to the request on purpose, in the order in which the request met it;
 	// empty for a request that the recorder left alone.
 	Injected []Injection `json:"injected,omitempty"`
 }
 
-// Event is an event of a watch, as it was passed on to the client.
+// Event is an event of a watch, as the client got it.
 type Event struct {
-	Request         int64     `json:"watch"` // ID of the watch
+	Request         int64     `json:"watch"` // ID of the watch request
 	Time            time.Time `json:"time"`
 	Type            string    `json:"type"` // ADDED, MODIFIED, DELETED, BOOKMARK, ERROR
 	Group           string    `json:"group,omitempty"`
@@ -88,15 +89,16 @@ type Event struct {
 	Name            string    `json:"name,omitempty"`
 	UID             string    `json:"uid,omitempty"`
 	ResourceVersion string    `json:"rv,omitempty"`
-	// Bytes is its size on the wire. Events that were compressed together share theirs by size.
+	// Bytes is the event's size on the wire. The size of a batch of events that were compressed together is divided
+	// among them by their uncompressed sizes.
 	Bytes int `json:"bytes"`
 }
 
-// End is when the request ended; for an open watch, when its answer began.
+// End is when the request ended; for an open watch, when its response began.
 func (r Request) End() time.Time { return r.Start.Add(r.Duration) }
 
-// What names the kind of thing that was asked for, as kubectl does: "pods", "pods/status",
-// "deployments.apps". Where it is no resource, it is the path.
+// What names the resource as kubectl does, such as "pods", "pods/status" or "deployments.apps". For a request that is not
+// for a resource, it is the path.
 func (r Request) What() string {
 	if r.Resource == "" {
 		path, _, _ := strings.Cut(r.URI, "?")
@@ -109,29 +111,29 @@ func (r Request) What() string {
 	return name
 }
 
-// Object names the object as namespace/name, or as much of it as there is.
+// Object is the object as namespace/name, without the parts that the request does not have.
 func (r Request) Object() string {
 	if r.Group == "" && r.Resource == "namespaces" {
-		return r.Name // a request for a Namespace counts as one in it
+		return r.Name // requests for a Namespace have it as their namespace, too
 	}
 	return strings.Trim(r.Namespace+"/"+r.Name, "/")
 }
 
-// ShortAgent is the User-Agent up to the first "/": for client-go, the name of the program.
+// ShortAgent is the User-Agent up to the first "/", which is the name of the program for clients built on client-go.
 func (r Request) ShortAgent() string {
 	name, _, _ := strings.Cut(r.Agent, "/")
 	return name
 }
 
-// Failed says whether the request got no answer, or one that says no, or was cut off.
+// Failed says whether the request got no response, an error, or a response that was cut off.
 func (r Request) Failed() bool {
 	return r.Error != "" || r.Status == 0 || r.Status >= http.StatusBadRequest
 }
 
-// IsWrite says whether the request asked for a change of what is stored, whatever came of it. It is
-// false for a dry run, for the questions that are asked with a create (token reviews, access reviews, a
-// ServiceAccount's token), and for what only passes through the API server to a container or a port.
-// Leases and Events are stored, so renewing a lease is a write; leave them out with [History.Where].
+// IsWrite says whether the request asked for a change of stored objects, whether it succeeded or not. It is false for a
+// dry run, for queries that use create (token reviews, access reviews, ServiceAccount tokens), and for what the API
+// server only passes to a container or a port. Leases and Events are stored, so renewing a Lease is a write; use
+// [History.Where] to leave them out.
 func (r Request) IsWrite() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -170,7 +172,7 @@ func (r Request) MarshalJSON() ([]byte, error) {
 	return marshal(requestJSON{(*plainRequest)(&r), milliseconds(r.Duration)})
 }
 
-// marshal leaves the "&" of URIs readable.
+// marshal is like [json.Marshal], but does not escape the "&" in URIs.
 func marshal(v any) ([]byte, error) {
 	var line bytes.Buffer
 	encoder := json.NewEncoder(&line)
@@ -179,7 +181,7 @@ func marshal(v any) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// Write writes a record as a line, with a single call of w.Write.
+// Write writes a record as one line, with a single call of w.Write.
 func Write(w io.Writer, r Record) error {
 	line, err := marshal(r)
 	if err != nil {
@@ -189,7 +191,7 @@ func Write(w io.Writer, r Record) error {
 	return err
 }
 
-// UnmarshalJSON is the opposite of MarshalJSON.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (r *Request) UnmarshalJSON(data []byte) error {
 	parsed := requestJSON{plainRequest: (*plainRequest)(r)}
 	if err := json.Unmarshal(data, &parsed); err != nil {
@@ -199,7 +201,7 @@ func (r *Request) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ReadFile reads a recording. The recorder may still be at work on it.
+// ReadFile reads a recording, to which the recorder may still be writing.
 func ReadFile(path string) (*History, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -213,7 +215,7 @@ func ReadFile(path string) (*History, error) {
 	return h, nil
 }
 
-// Read reads a recording. A last line that was cut off is left out.
+// Read reads a recording. It ignores an incomplete last line.
 func Read(r io.Reader) (*History, error) {
 	var records []Record
 	in := bufio.NewReader(r)
@@ -241,15 +243,15 @@ func Read(r io.Reader) (*History, error) {
 func parse(line []byte) (Record, error) {
 	var record Record
 	if err := json.Unmarshal(line, &record); err != nil {
-		return record, fmt.Errorf("it is not a record: %w", err)
+		return record, fmt.Errorf("not a record: %w", err)
 	}
 	if (record.Request == nil) == (record.Event == nil) {
-		return record, errors.New("it is not a record: it must have either a request or an event")
+		return record, errors.New("not a record: it must have either a request or an event")
 	}
 	return record, nil
 }
 
-// Of puts records together. Of several for the same request, the last one counts.
+// Of returns the history of some records. Of several records of the same request, the last one counts.
 func Of(records ...Record) *History {
 	h := &History{}
 	at := map[int64]int{}
@@ -272,7 +274,8 @@ func Of(records ...Record) *History {
 	return h
 }
 
-// Memory keeps records in memory, for tests. The zero value is ready; any number of goroutines may use it.
+// Memory is a recording in memory, for tests. The zero value is an empty recording. All methods may be called
+// concurrently.
 type Memory struct {
 	mu      sync.Mutex
 	records []Record
@@ -285,14 +288,14 @@ func (m *Memory) Record(r Record) {
 	m.records = append(m.records, r)
 }
 
-// Len returns how many records there are so far.
+// Len returns the number of records so far.
 func (m *Memory) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.records)
 }
 
-// History returns what has been recorded so far.
+// History returns the history of the records so far.
 func (m *Memory) History() *History {
 	m.mu.Lock()
 	defer m.mu.Unlock()

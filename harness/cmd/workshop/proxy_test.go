@@ -189,7 +189,7 @@ func TestProxyEndsWhenTheDiskIsFull(t *testing.T) {
 	_, _ = r.kubectlWith(out, "get", "namespaces")
 	said, status := p.wait()
 	require.Equal(t, 1, status)
-	require.Contains(t, said, "workshop: the recording cannot be written any further: write /dev/full: no space left on device\n")
+	require.Contains(t, said, "workshop: write the recording: write /dev/full: no space left on device; it ends here\n")
 }
 
 // An open watch is recorded as ended, with its events, when the proxy is told to end.
@@ -267,7 +267,7 @@ func TestProxyWrongInput(t *testing.T) {
 		"a fault that makes no sense": {args: []string{"--out", out, "--fault", "verb=get"}, want: `fault "verb=get": it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved or no-bookmarks`},
 		"a verb that no request has":  {args: []string{"--out", out, "--fault", "verb=remove,delay=1s"}, want: `no request has the verb "remove"; the verbs are get, list, `},
 		"a watch that stays held":     {args: []string{"--out", out, "--fault", "verb=watch,watch=held"}, want: "only a Go program can release the events"},
-		"a record nowhere":            {args: []string{"--out", out, "--record", "/nowhere/recording"}, want: "make the recording: open /nowhere/recording: "},
+		"a record nowhere":            {args: []string{"--out", out, "--record", "/nowhere/recording"}, want: "create the recording: open /nowhere/recording: "},
 		"an argument":                 {args: []string{"--out", out, "more"}, want: `unknown command "more" for "workshop proxy"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -291,7 +291,7 @@ func TestProxyWrongInput(t *testing.T) {
 		want string
 	}{
 		"no recording":   {[]string{"/nowhere/recording"}, "read the recording: open /nowhere/recording: no such file or directory"},
-		"not one":        {[]string{write("two-lines", "{}\n{}\n")}, "line 1: it is not a record"},
+		"not one":        {[]string{write("two-lines", "{}\n{}\n")}, "line 1: not a record"},
 		"a negative one": {[]string{nonsense, "--last=-1s"}, "--last is -1s; it must not be negative"},
 		"none at all":    {nil, "accepts 1 arg(s), received 0"},
 	} {
