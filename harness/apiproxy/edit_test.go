@@ -1,19 +1,15 @@
 package apiproxy_test
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -241,146 +237,4 @@ func TestLateAndCut(t *testing.T) {
 		require.GreaterOrEqual(t, time.Since(start), late)
 		eventually(t, "it has ended", func() bool { return !w.only().Open })
 	})
-}
-
-// A reply is lost: it was done, it is recorded as done, and the client does not know.
-func TestLost(t *testing.T) {
-	for name, c := range map[string]struct {
-		effect apiproxy.Effect
-		did    bool
-		said   string
-	}{
-		"the request":                   {apiproxy.Effect{Lost: apiproxy.LostRequest}, false, "request lost"},
-		"the reply":                     {apiproxy.Effect{Lost: apiproxy.LostReply}, true, "reply lost"},
-		"the reply, and it is a 504":    {apiproxy.Effect{Lost: apiproxy.LostReply, Refuse: 504}, true, "reply lost, refused with 504"},
-		"the controller, and the reply": {apiproxy.Effect{Kill: apiproxy.After}, true, "controller killed after it"},
-		"the controller, before":        {apiproxy.Effect{Kill: apiproxy.Before}, false, "controller killed before it"},
-		"the control plane, after":      {apiproxy.Effect{Crash: apiproxy.After}, true, "control plane killed after it"},
-		"the control plane, before":     {apiproxy.Effect{Crash: apiproxy.Before}, false, "control plane killed before it"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var done atomic.Int64
-			w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
-				done.Add(1)
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7"}}`)
-			})
-			var killed, crashed atomic.Int64
-			proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: w.memory.Record,
-				Faults: []apiproxy.Fault{{Match: apiproxy.Match{Verb: "update", From: 1, To: 1}, Effect: c.effect}},
-				Kill:   func() { killed.Add(1 + 10*done.Load()) }, Crash: func() { crashed.Add(1 + 10*done.Load()) }})
-			require.NoError(t, err)
-			defer proxy.Stop()
-			update := func() error {
-				_, err := clientset(t, proxy.Config()).CoreV1().ConfigMaps("shop").Update(t.Context(),
-					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "6"}}, metav1.UpdateOptions{})
-				return err
-			}
-			err = update()
-			require.Error(t, err)
-			require.Equal(t, c.effect.Refuse == 504, apierrors.IsTimeout(err), "%v", err)
-			require.Equal(t, c.did, done.Load() == 1)
-			r := w.only()
-			require.Equal(t, c.said, r.Injections())
-			if c.did {
-				require.Equal(t, 200, r.Status, "what the API server answered")
-				require.NotEmpty(t, r.Error, "and the client did not hear")
-				require.Equal(t, "7", r.RVAfter)
-				require.Equal(t, "6", r.RVBefore)
-			} else {
-				require.Zero(t, r.Status)
-			}
-			var want int64 = 1
-			if c.did {
-				want = 11 // when it was done
-			}
-			require.Equal(t, c.effect.Kill != "", killed.Load() == want, "%d", killed.Load())
-			require.Equal(t, c.effect.Crash != "", crashed.Load() == want, "%d", crashed.Load())
-			require.NoError(t, update(), "the next one")
-		})
-	}
-}
-
-func TestThereMustBeSomethingToEnd(t *testing.T) {
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
-	for _, effect := range []apiproxy.Effect{{Kill: apiproxy.Before}, {Crash: apiproxy.After}, {Stop: apiproxy.Before}} {
-		require.ErrorContains(t, w.SetFaults(apiproxy.Fault{Effect: effect}), "there is no controller or control plane here that it could end")
-	}
-}
-
-// While the proxy is down, connections are refused, and those that were there are broken.
-func TestDown(t *testing.T) {
-	release := make(chan struct{})
-	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
-		w.(http.Flusher).Flush()
-		if strings.Contains(r.URL.RawQuery, "watch") {
-			select {
-			case <-release:
-			case <-r.Context().Done():
-			}
-		}
-	}, apiproxy.Fault{Match: apiproxy.Match{Verb: "delete", From: 1, To: 1}, Effect: apiproxy.Effect{Down: 300 * time.Millisecond}})
-	defer close(release)
-	c := client(t, w.Config())
-	watching, err := c.Get(w.URL() + "/api/v1/pods?watch=1")
-	require.NoError(t, err)
-	defer watching.Body.Close()
-
-	request := func() error {
-		request, err := http.NewRequestWithContext(t.Context(), "DELETE", w.URL()+"/api/v1/namespaces/shop/pods/a", nil)
-		require.NoError(t, err)
-		response, err := c.Do(request)
-		if err == nil {
-			response.Body.Close()
-		}
-		return err
-	}
-	require.Error(t, request())
-	_, err = io.ReadAll(watching.Body)
-	require.Error(t, err, "the watch broke, too")
-	_, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(w.URL(), "https://"))
-	require.ErrorContains(t, err, "connection refused")
-	eventually(t, "it is up again", func() bool { return request() == nil })
-	requests := w.memory.History().Requests
-	require.Equal(t, "nobody can connect for 300ms", requests[1].Injections())
-	require.Zero(t, requests[1].Status)
-}
-
-func TestStopWhileDown(t *testing.T) {
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) {}, apiproxy.Fault{Effect: apiproxy.Effect{Down: time.Hour}})
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "GET", w.URL()+"/version", nil)
-	require.NoError(t, err)
-	_, err = client(t, w.Config()).Do(request)
-	require.Error(t, err)
-	require.NoError(t, w.Stop())
-}
-
-func TestStopIsAskedForAndTheRequestGoesOn(t *testing.T) {
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
-	var stopped atomic.Int64
-	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: w.memory.Record,
-		Faults: []apiproxy.Fault{{Match: apiproxy.Match{From: 2, To: 2}, Effect: apiproxy.Effect{Stop: apiproxy.Before}}}, Stop: func() { stopped.Add(1) }})
-	require.NoError(t, err)
-	defer proxy.Stop()
-	for range 3 {
-		response, _ := do(t, client(t, proxy.Config()), proxy.URL(), "GET", "/version", "")
-		require.Equal(t, 200, response.StatusCode)
-	}
-	require.EqualValues(t, 1, stopped.Load())
-	require.Equal(t, "controller told to stop before it", w.memory.History().Requests[1].Injections())
-}
-
-func TestFor(t *testing.T) {
-	const long = 50 * time.Millisecond
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) {}, apiproxy.Fault{Match: apiproxy.Match{From: 2}, Effect: apiproxy.Effect{Refuse: 500, For: long}})
-	statusOf := func() int {
-		response, _ := w.do("GET", "/version", "")
-		return response.StatusCode
-	}
-	require.Equal(t, 200, statusOf())
-	time.Sleep(2 * long) // the time begins with the first that is refused
-	require.Equal(t, 500, statusOf())
-	eventually(t, "it is over", func() bool { return statusOf() == 200 })
 }

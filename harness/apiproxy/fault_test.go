@@ -1,19 +1,13 @@
 package apiproxy_test
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -115,56 +109,6 @@ func clientset(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return c
 }
 
-func TestRefuse(t *testing.T) {
-	for code, is := range map[int]func(error) bool{
-		400: apierrors.IsBadRequest,
-		401: apierrors.IsUnauthorized,
-		403: apierrors.IsForbidden,
-		404: apierrors.IsNotFound,
-		409: apierrors.IsConflict,
-		410: func(err error) bool { return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown },
-		422: apierrors.IsInvalid,
-		429: apierrors.IsTooManyRequests,
-		500: apierrors.IsInternalError,
-		503: apierrors.IsServiceUnavailable,
-		504: apierrors.IsTimeout,
-	} {
-		for _, contentType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
-			t.Run(fmt.Sprint(code, " ", contentType), func(t *testing.T) {
-				w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the API server") },
-					apiproxy.Fault{Match: apiproxy.Match{Verb: "update"}, Effect: apiproxy.Effect{Refuse: code}})
-				config := w.Config()
-				config.ContentType = contentType
-				_, err := clientset(t, config).CoreV1().ConfigMaps("shop").Update(t.Context(),
-					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.UpdateOptions{})
-				require.True(t, is(err), "%v", err)
-				require.ErrorContains(t, err, fmt.Sprintf("refused on purpose by the workshop's proxy (verb=update,refuse=%d)", code))
-				require.Equal(t, fmt.Sprintf("refused with %d", code), w.only().Injections())
-				require.Equal(t, code, w.only().Status)
-				require.False(t, w.only().NoOp)
-			})
-		}
-	}
-}
-
-// client-go tries again by itself when it is told when to, and not otherwise.
-func TestRetryAfter(t *testing.T) {
-	for name, c := range map[string]struct {
-		after    time.Duration
-		requests int
-	}{"without": {0, 1}, "with": {time.Millisecond, 2}} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}`)
-			}, apiproxy.Fault{Match: apiproxy.Match{From: 1, To: 1}, Effect: apiproxy.Effect{Refuse: 503, RetryAfter: c.after}})
-			_, err := clientset(t, w.Config()).CoreV1().ConfigMaps("shop").Get(t.Context(), "a", metav1.GetOptions{})
-			require.Equal(t, c.after == 0, apierrors.IsServiceUnavailable(err), "%v", err)
-			require.Len(t, w.memory.History().Requests, c.requests)
-		})
-	}
-}
-
 func TestFaultsChoose(t *testing.T) {
 	const path = "/apis/apps/v1/namespaces/shop/deployments/frontend"
 	for name, c := range map[string]struct {
@@ -216,101 +160,4 @@ func TestFaultsTogether(t *testing.T) {
 	}
 	require.Equal(t, []string{"200", "500", "503", "200"}, got)
 	require.Equal(t, "delayed by 1ms, refused with 503", w.memory.History().Requests[2].Injections())
-}
-
-func TestDelay(t *testing.T) {
-	const delay = 50 * time.Millisecond
-	var came time.Time
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) { came = time.Now() }, apiproxy.Fault{Effect: apiproxy.Effect{Delay: delay}})
-	start := time.Now()
-	response, _ := w.do("GET", "/version", "")
-	require.Equal(t, 200, response.StatusCode)
-	require.GreaterOrEqual(t, came.Sub(start), delay)
-	require.GreaterOrEqual(t, w.only().Duration, delay)
-	require.Equal(t, "delayed by 50ms", w.only().Injections())
-}
-
-func TestClientDoesNotWaitForADelay(t *testing.T) {
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the API server") },
-		apiproxy.Fault{Effect: apiproxy.Effect{Delay: time.Hour}})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "DELETE", w.URL()+"/api/v1/namespaces/shop/pods/a", nil)
-	require.NoError(t, err)
-	_, err = client(t, w.Config()).Do(request)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	eventually(t, "recorded", func() bool { return len(w.memory.History().Requests) == 1 })
-	require.Zero(t, w.only().Status)
-	require.Equal(t, "the client went away", w.only().Error)
-}
-
-func TestStopDoesNotWaitForADelay(t *testing.T) {
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the API server") },
-		apiproxy.Fault{Match: apiproxy.Match{Verb: "get"}, Effect: apiproxy.Effect{Delay: time.Hour}})
-	failed := make(chan error)
-	go func() {
-		_, err := client(t, w.Config()).Get(w.URL() + "/version")
-		failed <- err
-	}()
-	// It cannot be seen from outside that the request has come. If Stop is sooner, that is fine, too.
-	time.Sleep(10 * time.Millisecond)
-	require.NoError(t, w.Stop())
-	require.Error(t, <-failed)
-}
-
-func TestLate(t *testing.T) {
-	const late, events = 30 * time.Millisecond, 20
-	sent := make([]atomic.Int64, events)
-	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		for i := range events {
-			sent[i].Store(time.Now().UnixNano())
-			_, _ = io.WriteString(w, added(fmt.Sprint(i+1)))
-			w.(http.Flusher).Flush()
-		}
-	}, apiproxy.Fault{Match: apiproxy.Match{Verb: "watch"}, Effect: apiproxy.Effect{Late: late}})
-	response, err := client(t, w.Config()).Get(w.URL() + "/api/v1/pods?watch=1")
-	require.NoError(t, err)
-	defer response.Body.Close()
-	for i := range events {
-		want := added(fmt.Sprint(i + 1))
-		got := make([]byte, len(want))
-		_, err := io.ReadFull(response.Body, got)
-		require.NoError(t, err)
-		require.Equal(t, want, string(got))
-		require.GreaterOrEqual(t, time.Since(time.Unix(0, sent[i].Load())), late)
-	}
-	_, err = response.Body.Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF, "the end is late, too, but comes")
-	h := w.memory.History()
-	require.Len(t, h.Events, events)
-	for i, e := range h.Events {
-		require.GreaterOrEqual(t, e.Time.UnixNano()-sent[i].Load(), int64(late), "it is recorded when it was delivered")
-	}
-	require.Equal(t, "events late by 30ms", w.only().Injections())
-}
-
-// What is late is not delivered to nobody, and does not keep anything alive.
-func TestLateForever(t *testing.T) {
-	for name, end := range map[string]func(w *world, cancel func()){
-		"the client goes away": func(w *world, cancel func()) { cancel() },
-		"the proxy stops":      func(w *world, _ func()) { require.NoError(w.t, w.Stop()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = io.WriteString(w, added("1"))
-			}, apiproxy.Fault{Match: apiproxy.Match{Verb: "watch"}, Effect: apiproxy.Effect{Late: time.Hour}})
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			request, err := http.NewRequestWithContext(ctx, "GET", w.URL()+"/api/v1/pods?watch=1", nil)
-			require.NoError(t, err)
-			response, err := client(t, w.Config()).Do(request)
-			require.NoError(t, err)
-			defer response.Body.Close()
-			end(w, cancel)
-			eventually(t, "recorded", func() bool { return !w.only().Open })
-			require.Empty(t, w.memory.History().Events)
-		})
-	}
 }

@@ -1,7 +1,6 @@
 package apiproxy_test
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -16,12 +15,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -391,95 +387,6 @@ func TestAPIServerIsDownForAWhile(t *testing.T) {
 	require.Equal(t, "second", body)
 }
 
-func TestUpgrade(t *testing.T) {
-	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
-		require.Equal(t, "Bearer upstream-secret", r.Header.Get("Authorization"))
-		require.Equal(t, "sh", r.URL.Query().Get("command"))
-		conn, buffer, err := http.NewResponseController(w).Hijack()
-		require.NoError(t, err)
-		defer conn.Close()
-		fmt.Fprint(buffer, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
-		buffer.Flush()
-		line, _ := buffer.ReadString('\n')
-		fmt.Fprint(buffer, "you said "+line)
-		buffer.Flush()
-	})
-	request, err := http.NewRequest("POST", w.URL()+"/api/v1/namespaces/shop/pods/a/exec?command=sh", nil)
-	require.NoError(t, err)
-	request.Header.Set("Connection", "Upgrade")
-	request.Header.Set("Upgrade", "SPDY/3.1")
-	response, err := client(t, w.Config(), "http/1.1").Do(request)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusSwitchingProtocols, response.StatusCode)
-	conn := response.Body.(io.ReadWriteCloser)
-	_, err = io.WriteString(conn, "s3cret\n")
-	require.NoError(t, err)
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "you said s3cret\n", line)
-	require.NoError(t, conn.Close())
-	eventually(t, "recorded", func() bool { return len(w.memory.History().Requests) == 1 })
-	r := w.only()
-	require.Equal(t, "create pods/exec shop/a", r.Verb+" "+r.What()+" "+r.Object())
-	require.Equal(t, http.StatusSwitchingProtocols, r.Status)
-	require.Empty(t, r.Error)
-	require.False(t, r.IsWrite())
-}
-
-func TestUpgradeThatIsRefused(t *testing.T) {
-	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", http.StatusForbidden) })
-	response, body := do(t, client(t, w.Config(), "http/1.1"), w.URL(), "POST", "/api/v1/namespaces/shop/pods/a/exec", "",
-		"Connection", "Upgrade", "Upgrade", "SPDY/3.1")
-	require.Equal(t, http.StatusForbidden, response.StatusCode)
-	require.Equal(t, "no\n", body)
-}
-
-func TestStop(t *testing.T) {
-	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, added("1"))
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	})
-	response, err := client(t, w.Config()).Get(w.URL() + "/api/v1/pods?watch=true")
-	require.NoError(t, err)
-	_, err = response.Body.Read(make([]byte, 1))
-	require.NoError(t, err)
-	require.True(t, w.only().Open)
-	require.NoError(t, w.Stop())
-	require.NoError(t, w.Stop(), "once more does no harm")
-	require.False(t, w.only().Open, "when Stop returns, all has been recorded")
-	require.Equal(t, "the proxy was stopped", w.only().Error)
-	_, err = io.ReadAll(response.Body)
-	require.Error(t, err)
-	response.Body.Close()
-	_, err = net.Dial("tcp", strings.TrimPrefix(w.URL(), "https://"))
-	require.Error(t, err)
-}
-
-func TestStopWaitsForTheLastRecord(t *testing.T) {
-	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	})
-	stopping := make(chan struct{})
-	var recorded atomic.Bool
-	p, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: func(r history.Record) {
-		if !r.Request.Open {
-			<-stopping
-			time.Sleep(20 * time.Millisecond) // Stop has every chance to return too early
-			recorded.Store(true)
-		}
-	}})
-	require.NoError(t, err)
-	response, err := client(t, p.Config()).Get(p.URL() + "/api/v1/pods?watch=true")
-	require.NoError(t, err)
-	defer response.Body.Close()
-	close(stopping)
-	require.NoError(t, p.Stop())
-	require.True(t, recorded.Load())
-}
-
 // The headers of a connection are the business of its two ends.
 func TestHeadersOfTheConnectionStay(t *testing.T) {
 	var got http.Header
@@ -496,71 +403,6 @@ func TestHeadersOfTheConnectionStay(t *testing.T) {
 		require.Empty(t, got.Get(name), name)
 	}
 	require.Empty(t, response.Header.Get("Keep-Alive"))
-}
-
-func TestContextEndsIt(t *testing.T) {
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
-	ctx, cancel := context.WithCancel(t.Context())
-	p, err := apiproxy.Start(ctx, apiproxy.Options{Upstream: w.upstream})
-	require.NoError(t, err)
-	cancel()
-	<-p.Done()
-	require.NoError(t, p.Wait())
-}
-
-func TestKeysKeepClientsAcrossARestart(t *testing.T) {
-	w := newWorld(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
-	keys, err := apiproxy.NewKeys()
-	require.NoError(t, err)
-	require.True(t, keys.Good())
-	require.False(t, new(apiproxy.Keys).Good())
-	first, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Keys: keys})
-	require.NoError(t, err)
-	c := client(t, first.Config())
-	_, body := do(t, c, first.URL(), "GET", "/version", "")
-	require.Equal(t, "hello", body)
-	require.NoError(t, first.Stop())
-	second, err := apiproxy.Start(t.Context(), apiproxy.Options{
-		Upstream: w.upstream, Keys: keys, Listen: strings.TrimPrefix(first.URL(), "https://")})
-	require.NoError(t, err)
-	defer second.Stop()
-	eventually(t, "the same client is served", func() bool {
-		response, err := c.Get(first.URL() + "/version")
-		if err != nil {
-			return false // on the connection that it had
-		}
-		defer response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	})
-}
-
-func TestListenEverywhere(t *testing.T) {
-	w := newWorld(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
-	p, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Listen: "0.0.0.0:0"})
-	require.NoError(t, err)
-	defer p.Stop()
-	_, body := do(t, client(t, p.Config()), p.URL(), "GET", "/version", "")
-	require.Equal(t, "hello", body)
-}
-
-// Where the address is not this machine's own, the certificate is for another name than the URL has.
-func TestListenElsewhere(t *testing.T) {
-	w := newWorld(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
-	addresses, err := net.InterfaceAddrs()
-	require.NoError(t, err)
-	for _, address := range addresses {
-		network, ok := address.(*net.IPNet)
-		if !ok || !network.IP.IsGlobalUnicast() {
-			continue
-		}
-		p, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Listen: net.JoinHostPort(network.IP.String(), "0")})
-		require.NoError(t, err)
-		defer p.Stop()
-		_, body := do(t, client(t, p.Config()), p.URL(), "GET", "/version", "")
-		require.Equal(t, "hello", body)
-		return
-	}
-	t.Skip("this machine has no address but its own")
 }
 
 func TestPathInFrontOfTheAPI(t *testing.T) {
@@ -584,97 +426,6 @@ func TestPlainHTTPUpstream(t *testing.T) {
 	defer p.Stop()
 	_, body := do(t, client(t, p.Config()), p.URL(), "GET", "/version", "")
 	require.Equal(t, "encodings: ", body, "nothing may be added")
-}
-
-// What is no API server is found under its name, and recorded by verb and resource.
-func TestOutside(t *testing.T) {
-	ignore := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"metadata":{"name":"no Kubernetes object","resourceVersion":"7"},"said":"%s %s %s"}`, r.Method, r.RequestURI, body)
-	}))
-	defer server.Close()
-	var memory history.Memory
-	p, err := apiproxy.Start(t.Context(), apiproxy.Options{
-		Upstream: &rest.Config{Host: server.URL}, Record: memory.Record, Outside: "cloud",
-		Faults: []apiproxy.Fault{{Match: apiproxy.Match{Group: "cloud", Resource: "networks", Verb: "delete"}, Effect: apiproxy.Effect{Refuse: 409}}},
-	})
-	require.NoError(t, err)
-	defer p.Stop()
-	plain := &http.Client{Transport: &http.Transport{}}
-	defer plain.CloseIdleConnections()
-	cases := []struct {
-		method, path, body string
-		status             int
-		want               string
-	}{
-		{"GET", "/v2.0/networks?name=a", "", 200, "list networks.cloud "},
-		{"GET", "/v2.0/networks/7", "", 200, "get networks.cloud 7"},
-		{"POST", "/v2.0/networks", "{}", 200, "create networks.cloud "},
-		{"PUT", "/v2.0/subnets/8", "{}", 200, "update subnets.cloud 8"},
-		{"DELETE", "/v2.0/networks/7", "", 409, "delete networks.cloud 7"},
-		{"GET", "/", "", 200, "get /cloud/ "},
-	}
-	for _, c := range cases {
-		response, body := do(t, plain, p.URL(), c.method, c.path, c.body)
-		require.Equal(t, c.status, response.StatusCode)
-		if c.status == 200 {
-			require.Contains(t, body, fmt.Sprintf(`"said":"%s %s %s"`, c.method, c.path, c.body))
-		}
-	}
-	require.NoError(t, p.Stop()) // waits for the records
-	require.Len(t, memory.History().Writes(), 3)
-	for i, r := range memory.History().Requests {
-		require.Equal(t, cases[i].want, r.Verb+" "+r.What()+" "+r.Name)
-		require.Equal(t, cases[i].status, r.Status)
-		require.Empty(t, r.RVAfter+r.UID)
-	}
-}
-
-// Nobody waits for the answer any more when the request goes on.
-func TestDoneLate(t *testing.T) {
-	heard := make(chan string, 1)
-	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		heard <- r.Method + " " + string(body)
-	}, apiproxy.Fault{Match: apiproxy.Match{Verb: "create"}, Effect: apiproxy.Effect{Lost: apiproxy.LostLate, Delay: 100 * time.Millisecond}})
-	request, err := http.NewRequestWithContext(t.Context(), "POST", w.URL()+"/api/v1/namespaces/a/pods", strings.NewReader("a pod"))
-	require.NoError(t, err)
-	request.Header.Set("Authorization", "Bearer "+w.Config().BearerToken)
-	_, err = client(t, w.Config()).Do(request)
-	require.Error(t, err)
-	require.Empty(t, heard)
-	require.Equal(t, "POST a pod", <-heard)
-	require.Eventually(t, func() bool { return w.memory.Len() > 0 }, hangs, time.Millisecond)
-	requests := w.memory.History().Requests
-	require.Len(t, requests, 1)
-	require.Equal(t, 200, requests[0].Status)
-	require.Equal(t, "delayed by 100ms, done when the client had gone", requests[0].Injections())
-	require.NotEmpty(t, requests[0].Error)
-	require.False(t, requests[0].IsOnlySlow())
-}
-
-func TestStartRefuses(t *testing.T) {
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
-	for want, options := range map[string]apiproxy.Options{
-		"Options.Upstream is nil":                {},
-		`Options.Outside is "a/b"`:               {Upstream: w.upstream, Outside: "a/b"},
-		"address already in use":                 {Upstream: w.upstream, Listen: strings.TrimPrefix(w.URL(), "https://")},
-		"listen: ":                               {Upstream: w.upstream, Listen: "nonsense"},
-		`fault "verb=get": it does not say what`: {Upstream: w.upstream, Faults: []apiproxy.Fault{{Match: apiproxy.Match{Verb: "get"}}}},
-		"use the proxy's certificate":            {Upstream: w.upstream, Keys: &apiproxy.Keys{}},
-		"find the API server's URL":              {Upstream: &rest.Config{Host: "http://[::1"}},
-		"create a client of":                     {Upstream: &rest.Config{Host: "https://localhost", TLSClientConfig: rest.TLSClientConfig{CAFile: "/nowhere"}}},
-	} {
-		_, err := apiproxy.Start(t.Context(), options)
-		require.ErrorContains(t, err, want)
-	}
-	other := rest.CopyConfig(w.upstream)
-	other.Host = "https://elsewhere"
-	_, err := w.ConfigFor(other)
-	require.ErrorContains(t, err, "the identity is for https://elsewhere, but this is a proxy of https://127.0.0.1:")
 }
 
 // Many at once, so that the race detector has something to look at.

@@ -169,7 +169,7 @@ func TestProxyRestarted(t *testing.T) {
 
 	said, status := r.workshop("", "proxy", "--out", filepath.Join(dir, "other"), "--listen", address)
 	require.Equal(t, 1, status)
-	require.Contains(t, said, "the address "+address+" is taken; give another with --listen, or none for any port that is free")
+	require.Contains(t, said, "the address "+address+" is in use; give another with --listen, or leave --listen out to use any free port")
 	require.NoFileExists(t, filepath.Join(dir, "other"))
 
 	said, status = r.with("KUBECONFIG="+out).workshop("", "proxy", "--out", out)
