@@ -174,7 +174,7 @@ func TestProxyRestarted(t *testing.T) {
 
 	said, status = r.with("KUBECONFIG="+out).workshop("", "proxy", "--out", out)
 	require.Equal(t, 1, status)
-	require.Contains(t, said, out+" is the kubeconfig that goes through the proxy; give the API server's own with --kubeconfig")
+	require.Contains(t, said, out+" is the kubeconfig of the proxy itself; give the API server's with --kubeconfig")
 	_, status = p.stop()
 	require.Zero(t, status)
 }
