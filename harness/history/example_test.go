@@ -222,6 +222,18 @@ func ExampleHistory_WriteBill_perMinuteByAgent() {
 	// total                                                  6.0        2.0     2.0      2.0      10.8
 }
 
+func ExampleRequest_Injections() {
+	r := history.Request{Verb: "delete", Resource: "pods", Status: 503, Injected: []history.Injection{
+		{Kind: history.Delayed, Duration: time.Second},
+		{Kind: history.Refused, Status: 503},
+	}}
+	fmt.Println(r.Injections())
+	fmt.Println(r.IsDisturbed(), r.IsOnlySlow())
+	// Output:
+	// delayed by 1s, refused with 503
+	// true false
+}
+
 func ExampleRequest_IsWrite() {
 	for _, r := range []history.Request{
 		{Verb: "patch", Resource: "nodes"},
