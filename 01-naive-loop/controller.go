@@ -1,8 +1,8 @@
-// Package naiveloop is a controller in its simplest form, a loop: look at the desired state, look at
-// the current state, make changes, and begin again.
+// Package naiveloop is a controller in its simplest form, a polling loop: get the desired state, get the
+// current state, make changes, and start over.
 //
-// Its job: say on which node each Pod runs, and when ConfigMap "frontend-config" changes, replace
-// the Pods labelled app=frontend by deleting them; their Deployment brings them back.
+// The controller logs which Node each Pod runs on. When the ConfigMap "frontend-config" changes, it deletes
+// the Pods labelled app=frontend, and their Deployment replaces them.
 package naiveloop
 
 import (
@@ -18,24 +18,25 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ConfigName is the name of the ConfigMap that the frontend reads when it starts.
+// ConfigName is the name of the ConfigMap that the Pods of the frontend read when they start.
 const ConfigName = "frontend-config"
 
-// Controller does the job in one namespace. It remembers nothing from one pass of its loop to the
-// next: all it knows, it asks the API server for.
+// Controller replaces stale Pods in one namespace. It keeps no state from one iteration of its loop to the
+// next: each iteration gets everything from the API server.
 type Controller struct {
 	Client    kubernetes.Interface
 	Namespace string        // the only namespace whose Pods it deletes
-	NodeName  string        // the Node that it runs on itself; "" if it was not told
-	Interval  time.Duration // from the end of a pass to the start of the next
+	NodeName  string        // the Node that the controller itself runs on; "" if unknown
+	Interval  time.Duration // the pause from the end of one iteration to the start of the next
 }
 
-// Run loops until ctx ends. A pass that fails is logged; the next one starts from scratch anyway.
+// Run reconciles until ctx is cancelled. An error is only logged, because the next iteration starts from
+// scratch anyway.
 func (c *Controller) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	for ctx.Err() == nil {
-		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
-			logger.Error(err, "Pass failed, the next one tries again")
+		if err := c.reconcile(ctx); err != nil && ctx.Err() == nil {
+			logger.Error(err, "Reconcile failed, will retry in the next iteration")
 		}
 		select {
 		case <-time.After(c.Interval):
@@ -45,7 +46,8 @@ func (c *Controller) Run(ctx context.Context) {
 	logger.Info("Stopped")
 }
 
-func (c *Controller) pass(ctx context.Context) error {
+// reconcile is one iteration of the loop.
+func (c *Controller) reconcile(ctx context.Context) error {
 	desired, err := c.desiredState(ctx)
 	if err != nil {
 		return err
@@ -57,14 +59,14 @@ func (c *Controller) pass(ctx context.Context) error {
 	return c.makeChanges(ctx, desired, current)
 }
 
-// desired is how the world should be: no Pod of the frontend is older than the config it should run.
+// desired is the desired state: every Pod of the frontend is newer than the last change of its config.
 type desired struct {
-	configChanged time.Time // in whole seconds; zero when there is no config
+	configChanged time.Time // in whole seconds; zero if there is no config
 }
 
-// current is how the world is.
+// current is the current state of the cluster.
 type current struct {
-	self  *corev1.Node // the Node we run on; nil if we do not know
+	self  *corev1.Node // the Node that the controller runs on; nil if unknown
 	nodes []corev1.Node
 	pods  []corev1.Pod
 }
@@ -81,13 +83,13 @@ func (c *Controller) desiredState(ctx context.Context) (desired, error) {
 }
 
 func (c *Controller) currentState(ctx context.Context) (current, error) {
-	var now current
+	var state current
 	if c.NodeName != "" {
 		self, err := c.Client.CoreV1().Nodes().Get(ctx, c.NodeName, metav1.GetOptions{})
 		if err != nil {
-			return current{}, fmt.Errorf("get our own Node %s: %w", c.NodeName, err)
+			return current{}, fmt.Errorf("get own Node %s: %w", c.NodeName, err)
 		}
-		now.self = self
+		state.self = self
 	}
 	nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -95,18 +97,18 @@ func (c *Controller) currentState(ctx context.Context) (current, error) {
 	}
 	pods, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return current{}, fmt.Errorf("list Pods in %s: %w", c.Namespace, err)
+		return current{}, fmt.Errorf("list Pods in namespace %s: %w", c.Namespace, err)
 	}
-	now.nodes, now.pods = nodes.Items, pods.Items
-	return now, nil
+	state.nodes, state.pods = nodes.Items, pods.Items
+	return state, nil
 }
 
 func (c *Controller) makeChanges(ctx context.Context, desired desired, current current) error {
 	logger := klog.FromContext(ctx)
 	if current.self != nil {
-		logger.Info("My Node", "node", current.self.Name, "labels", current.self.Labels)
+		logger.Info("Own Node", "node", current.self.Name, "labels", current.self.Labels)
 	}
-	logger.Info("The cluster", "nodes", len(current.nodes), "pods", len(current.pods))
+	logger.Info("Current state", "nodes", len(current.nodes), "pods", len(current.pods))
 	var errs []error
 	for _, pod := range current.pods {
 		logger.Info("Pod", "pod", klog.KObj(&pod), "node", pod.Spec.NodeName)
@@ -114,7 +116,7 @@ func (c *Controller) makeChanges(ctx context.Context, desired desired, current c
 			continue
 		}
 		logger.Info("Pod is older than its config, deleting it", "pod", klog.KObj(&pod))
-		// The UID makes sure that we delete the Pod we saw, not a new one of the same name.
+		// Without the precondition, this could delete a new Pod of the same name.
 		err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
 			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -124,22 +126,23 @@ func (c *Controller) makeChanges(ctx context.Context, desired desired, current c
 	return errors.Join(errs...)
 }
 
-// lastChange returns when the config was written last. The API server keeps that time for each
-// writer, beside the fields which that writer set.
+// lastChange returns the time of the last write to the config. The API server records in managedFields when
+// each field manager last wrote.
 func lastChange(config *corev1.ConfigMap) time.Time {
 	last := config.CreationTimestamp.Time
-	for _, writer := range config.ManagedFields {
-		if writer.Time != nil && writer.Time.After(last) {
-			last = writer.Time.Time
+	for _, manager := range config.ManagedFields {
+		if manager.Time != nil && manager.Time.After(last) {
+			last = manager.Time.Time
 		}
 	}
 	return last
 }
 
-// isStale says whether a Pod has to be replaced because the config changed after it was created.
+// isStale reports whether a Pod must be replaced because it may have read an older config.
 //
-// Both times are the API server's and in whole seconds. A Pod of the same second as the change may be
-// of either side, so it is replaced; to let the replacement be of a later second, we wait for that.
+// Both timestamps are set by the API server, in whole seconds. A Pod created in the same second as the change
+// may have read either config, so it counts as stale. No Pod counts as stale until that second is over:
+// otherwise its replacement could be created in the same second, and be replaced again.
 func isStale(pod *corev1.Pod, configChanged, now time.Time) bool {
 	if pod.Labels["app"] != "frontend" || pod.DeletionTimestamp != nil || configChanged.IsZero() {
 		return false

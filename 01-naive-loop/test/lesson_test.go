@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// The account may do what the controller does, and nothing more.
+// The ServiceAccount has the permissions that the controller needs, and no others.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	env := clustertest.New(t)
@@ -62,14 +62,14 @@ func TestProgram(t *testing.T) {
 	t.Parallel()
 	program := clustertest.BuildProgram(t, "..", "./cmd/naive-loop")
 	clustertest.RequireRefusals(t, program, map[string]clustertest.Refusal{
-		"no namespace": {Args: nil, Want: "--namespace is missing; name the namespace whose Pods may be deleted"},
+		"no namespace": {Args: nil, Want: "--namespace is required: the namespace whose Pods may be deleted"},
 		"an argument":  {Args: []string{"--namespace=x", "y"}, Want: `unexpected argument "y"`},
-		"no pause":     {Args: []string{"--namespace=x", "--interval=0s"}, Want: "--interval is 0s; it must be more than 0"},
+		"no interval":  {Args: []string{"--namespace=x", "--interval=0s"}, Want: "--interval is 0s; it must be more than 0"},
 	})
-	t.Run("ends with status 0 on SIGTERM", func(t *testing.T) {
+	t.Run("exits with status 0 on SIGTERM", func(t *testing.T) {
 		env := clustertest.New(t)
 		run := clustertest.StartProgram(t, program, "--namespace", env.Namespace, "--kubeconfig", env.Cluster.Kubeconfig, "--interval=1h")
-		run.AwaitLog("The cluster")
+		run.AwaitLog("Current state")
 		run.Signal(syscall.SIGTERM)
 		require.NoError(t, run.Wait())
 	})

@@ -1,5 +1,5 @@
-// Program bill prints what one pass of a polling loop asks an API server for, and how much it answers, according to
-// the API server's own metrics.
+// Program bill prints how many requests one iteration of a polling loop sends, and how many bytes the API server
+// returns, according to the API server's own metrics.
 package main
 
 import (
@@ -34,15 +34,15 @@ func main() {
 
 func run(ctx context.Context) error {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig")
-	passes := flag.Int("passes", 5, "how many passes of the loop to count")
+	iterations := flag.Int("iterations", 5, "number of iterations of the loop to measure")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bill [--passes 5] RESOURCE...\nA pass gets one object of the first resource, once.")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bill [--iterations 5] RESOURCE...\nIn each iteration, the loop must send exactly one GET for the first resource: it counts the iterations.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if *passes <= 0 || flag.NArg() == 0 {
+	if *iterations <= 0 || flag.NArg() == 0 {
 		flag.Usage()
-		return fmt.Errorf("name resources, such as pods, and a number of passes of more than 0")
+		return fmt.Errorf("name at least one resource, such as pods; --iterations must be more than 0")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
@@ -52,31 +52,31 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Both times right after a pass has begun, so that whole passes lie in between.
-	begins := request{"GET", flag.Arg(0)}
+	// Take both samples right after an iteration has started, so that they are whole iterations apart.
+	marker := request{"GET", flag.Arg(0)}
 	now, err := scrape(ctx, client, flag.Args())
 	if err != nil {
 		return err
 	}
-	before, err := awaitCount(ctx, client, flag.Args(), begins, now[begins].count+1)
+	before, err := awaitCount(ctx, client, flag.Args(), marker, now[marker].count+1)
 	if err != nil {
 		return err
 	}
-	after, err := awaitCount(ctx, client, flag.Args(), begins, before[begins].count+float64(*passes))
+	after, err := awaitCount(ctx, client, flag.Args(), marker, before[marker].count+float64(*iterations))
 	if err != nil {
 		return err
 	}
-	counted := after[begins].count - before[begins].count
+	measured := after[marker].count - before[marker].count
 
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(out, "VERB\tRESOURCE\tREQUESTS/PASS\tKB/PASS")
+	fmt.Fprintln(out, "VERB\tRESOURCE\tREQUESTS/ITERATION\tKB/ITERATION")
 	var total usage
 	for _, request := range slices.SortedFunc(maps.Keys(after), func(a, b request) int {
 		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.verb, b.verb))
 	}) {
-		// Rounded, because the metrics may be read in the middle of a pass, and others ask now and then.
-		count := math.Round((after[request].count - before[request].count) / counted)
-		bytes := (after[request].bytes - before[request].bytes) / counted
+		// Rounded, because a sample may be taken in the middle of an iteration, and other clients send requests too.
+		count := math.Round((after[request].count - before[request].count) / measured)
+		bytes := (after[request].bytes - before[request].bytes) / measured
 		if count == 0 {
 			continue
 		}
@@ -88,11 +88,12 @@ func run(ctx context.Context) error {
 	return out.Flush()
 }
 
-// awaitCount waits until there have been so many of one request, and returns the metrics of then.
-func awaitCount(ctx context.Context, client kubernetes.Interface, resources []string, of request, count float64) (map[request]usage, error) {
+// awaitCount polls the metrics until the API server has served count requests of the marker's kind, and returns
+// the last sample.
+func awaitCount(ctx context.Context, client kubernetes.Interface, resources []string, marker request, count float64) (map[request]usage, error) {
 	for {
 		now, err := scrape(ctx, client, resources)
-		if err != nil || now[of].count >= count {
+		if err != nil || now[marker].count >= count {
 			return now, err
 		}
 		select {
@@ -105,10 +106,11 @@ func awaitCount(ctx context.Context, client kubernetes.Interface, resources []st
 
 type request struct{ verb, resource string }
 
+// usage is a number of requests and the total size of their responses.
 type usage struct{ count, bytes float64 }
 
-// scrape returns how many GETs and LISTs there have been since the API server started, and how many
-// bytes, on the wire, it answered them with. The metrics do not tell one client from another.
+// scrape returns how many GETs and LISTs the API server has served since it started, and the size of its responses
+// on the wire. The metrics add up all clients.
 func scrape(ctx context.Context, client kubernetes.Interface, resources []string) (map[request]usage, error) {
 	text, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
 	if err != nil {
@@ -119,23 +121,23 @@ func scrape(ctx context.Context, client kubernetes.Interface, resources []string
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's metrics: %w", err)
 	}
-	seen := map[request]usage{}
+	served := map[request]usage{}
 	add := func(family string, value func(*dto.Metric) usage) {
 		for _, metric := range families[family].GetMetric() {
 			labels := map[string]string{}
 			for _, label := range metric.GetLabel() {
 				labels[label.GetName()] = label.GetValue()
 			}
-			asks := labels["verb"] == "GET" || labels["verb"] == "LIST"
-			if !asks || !slices.Contains(resources, labels["resource"]) {
+			reads := labels["verb"] == "GET" || labels["verb"] == "LIST"
+			if !reads || !slices.Contains(resources, labels["resource"]) {
 				continue
 			}
 			request := request{labels["verb"], labels["resource"]}
-			now, more := seen[request], value(metric)
-			seen[request] = usage{now.count + more.count, now.bytes + more.bytes}
+			sum, more := served[request], value(metric)
+			served[request] = usage{sum.count + more.count, sum.bytes + more.bytes}
 		}
 	}
 	add("apiserver_request_total", func(m *dto.Metric) usage { return usage{count: m.GetCounter().GetValue()} })
 	add("apiserver_response_sizes", func(m *dto.Metric) usage { return usage{bytes: m.GetHistogram().GetSampleSum()} })
-	return seen, nil
+	return served, nil
 }

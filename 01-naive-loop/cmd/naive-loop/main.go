@@ -29,16 +29,16 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; without one, the account of the Pod that this runs in")
-	namespace := flag.String("namespace", "", "namespace to work in; Pods are deleted there (required)")
-	interval := flag.Duration("interval", 5*time.Second, "pause between two passes of the loop")
+	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; if empty, use the ServiceAccount of the Pod that this runs in")
+	namespace := flag.String("namespace", "", "the only namespace whose Pods are deleted (required)")
+	interval := flag.Duration("interval", 5*time.Second, "pause between two iterations of the loop")
 	klog.InitFlags(nil)
 	flag.Parse()
 	switch {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	case *namespace == "":
-		return errors.New("--namespace is missing; name the namespace whose Pods may be deleted")
+		return errors.New("--namespace is required: the namespace whose Pods may be deleted")
 	case *interval <= 0:
 		return fmt.Errorf("--interval is %s; it must be more than 0", *interval)
 	}
@@ -53,7 +53,7 @@ func run(ctx context.Context) error {
 	}
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
-		return fmt.Errorf("the API server at %s does not answer; is it the right one, and is it up? %w", config.Host, err)
+		return fmt.Errorf("the API server at %s does not answer; is the address right, and is the server running? %w", config.Host, err)
 	}
 	controller := &naiveloop.Controller{
 		Client:    client,
@@ -66,8 +66,8 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// clientConfig returns who we are to the API server: what a kubeconfig says or, in a Pod, its
-// ServiceAccount.
+// clientConfig returns the API server's address and the credentials to use: those of the kubeconfig or, without
+// one, those of the Pod's ServiceAccount.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

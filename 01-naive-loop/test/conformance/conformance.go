@@ -1,6 +1,6 @@
-// Package conformance says what a controller must do that has the job of lessons 1 to 3, whatever it is
-// made of: replace the Pods of the frontend when their config changes. It runs one against a real API
-// server, with the rights of its lesson's manifests, and looks at its requests on the wire.
+// Package conformance tests what the controllers of lessons 1 to 3 have in common, however they are built: they
+// replace the Pods of the frontend when their config changes. It runs a controller against a real API server, with
+// the permissions of its lesson's manifests, and records its requests.
 package conformance
 
 import (
@@ -25,124 +25,124 @@ import (
 	"example.com/controllers/harness/testinput"
 )
 
-// Subject is what the suite is run against.
+// Subject is the controller under test.
 type Subject struct {
-	Manifests string // directory of the kustomization, from the test's directory
+	Manifests string // directory of the kustomization, relative to the test's directory
 	Account   string // name of the ServiceAccount in it
 	Frontend  string // file with the ConfigMap and the Deployment
 
-	// Start runs the controller in a namespace until ctx ends, and returns when it has stopped.
+	// Start runs the controller in a namespace until ctx is cancelled, and returns once it has stopped.
 	Start func(ctx context.Context, config *rest.Config, namespace string)
 
-	// Fails names the tests that it is known to fail, because its page says so. It must fail them.
-	Fails []string
+	// KnownFailures names the tests that the controller must fail, because its page says that it does.
+	KnownFailures []string
 }
 
-// tests are what a controller must do. They return an error that says in a sentence what it did not.
-var tests = map[string]func(*scene) error{
-	"replaces the Pods when the config changes":     replacesPods,
-	"acts on a change made while it was down":       actsAfterDowntime,
-	"leaves a Pod alone that started afterwards":    leavesNewPodAlone,
-	"touches nothing but its frontend":              touchesNothingElse,
-	"does nothing when there is no config":          doesNothingWithoutConfig,
-	"writes nothing at rest":                        writesNothingAtRest,
-	"replaces each Pod once, however often changed": replacesOnce,
-	"tries again when a deletion is refused":        triesAgain,
+// tests maps what a controller must do to a test of it, which returns an error that says how the controller failed.
+var tests = map[string]func(*fixture) error{
+	"replaces the Pods when the config changes":       replacesPods,
+	"acts on a change made while it was down":         actsAfterDowntime,
+	"keeps Pods created after the change":             keepsNewPods,
+	"deletes only Pods of its frontend":               deletesOnlyFrontend,
+	"does nothing without a config":                   doesNothingWithoutConfig,
+	"makes no writes at rest":                         makesNoWritesAtRest,
+	"replaces each Pod once after a burst of changes": replacesOnce,
+	"retries a deletion that failed":                  retriesDeletion,
 }
 
-// Run runs the suite. Each test has a namespace, a frontend and a controller of its own.
+// Run runs the suite. Each test gets its own namespace, frontend and controller.
 func Run(t *testing.T, subject Subject) {
-	for _, name := range subject.Fails {
+	for _, name := range subject.KnownFailures {
 		if tests[name] == nil {
-			t.Errorf("there is no test %q that could fail", name)
+			t.Errorf("KnownFailures names %q, but there is no such test", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			known := slices.Contains(subject.Fails, name)
-			switch err := tests[name](newScene(t, subject, known)); {
+			known := slices.Contains(subject.KnownFailures, name)
+			switch err := tests[name](newFixture(t, subject, known)); {
 			case err != nil && !known:
 				t.Error(err)
 			case err == nil && known:
-				t.Error("its page says that it fails this, but it did not")
+				t.Error("the page says that the controller fails this test, but it passed")
 			case err != nil:
-				t.Log("as its page says:", err)
+				t.Log("known failure:", err)
 			}
 		})
 	}
 }
 
-// scene is a namespace with a frontend of three Pods, and a controller that can be started in it.
-type scene struct {
+// fixture is a namespace with a frontend of three Pods, and a controller that can be started in it.
+type fixture struct {
 	*clustertest.Env
 	Subject
-	t        *testing.T
-	wire     *history.Memory
-	faults   []apiproxy.Fault
-	patience time.Duration // after which a change counts as lost
+	t         *testing.T
+	recording *history.Memory  // all requests of the controller, and the watch events that it received
+	faults    []apiproxy.Fault // injected into the controller's requests; set before start
+	timeout   time.Duration    // after which a change counts as lost
 }
 
-func newScene(t *testing.T, subject Subject, known bool) *scene {
-	s := &scene{Env: clustertest.New(t), Subject: subject, t: t, wire: &history.Memory{}, patience: 2 * time.Minute}
+func newFixture(t *testing.T, subject Subject, known bool) *fixture {
+	f := &fixture{Env: clustertest.New(t), Subject: subject, t: t, recording: &history.Memory{}, timeout: 2 * time.Minute}
 	if known {
-		s.patience = 5 * time.Second // it is no surprise, so there is no need to wait for a slow machine
+		f.timeout = 5 * time.Second // the failure is expected, so there is no need to allow for a slow machine
 	}
-	s.Install(subject.Manifests)
+	f.Install(subject.Manifests)
 	testinput.Declare(subject.Frontend)
-	s.Kubectl("apply", "-f", subject.Frontend)
-	s.Kubectl("rollout", "status", "deployment/frontend")
+	f.Kubectl("apply", "-f", subject.Frontend)
+	f.Kubectl("rollout", "status", "deployment/frontend")
 
-	// A Pod of the same second as its config may be replaced once. Begin with Pods of a later one.
-	made := time.Now().Truncate(time.Second)
-	s.Eventually("the second of the config is over", func(context.Context) string {
-		if time.Now().Truncate(time.Second).After(made) {
+	// A controller may replace a Pod that was created in the same second as its config. Start with newer Pods.
+	created := time.Now().Truncate(time.Second)
+	f.Eventually("wait for the second after the config's creation", func(context.Context) string {
+		if time.Now().Truncate(time.Second).After(created) {
 			return ""
 		}
 		return "not yet"
 	})
-	s.Kubectl("delete", "pods", "--selector=app=frontend")
-	s.Kubectl("rollout", "status", "deployment/frontend")
-	return s
+	f.Kubectl("delete", "pods", "--selector=app=frontend")
+	f.Kubectl("rollout", "status", "deployment/frontend")
+	return f
 }
 
-// run starts the controller as its ServiceAccount, behind a proxy, and returns what stops it. It is
-// stopped at the end of the test at the latest.
-func (s *scene) run() (stop func()) {
-	s.t.Helper()
-	upstream, err := s.ServiceAccountConfig(s.t.Context(), s.Namespace, s.Account)
+// start starts the controller with the credentials of its ServiceAccount, behind a recording proxy, and returns a
+// function that stops it. The end of the test stops it, too.
+func (f *fixture) start() (stop func()) {
+	f.t.Helper()
+	upstream, err := f.ServiceAccountConfig(f.t.Context(), f.Namespace, f.Account)
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	proxy, err := apiproxy.Start(context.Background(), apiproxy.Options{
-		Upstream: upstream, Record: s.wire.Record, Faults: s.faults,
+		Upstream: upstream, Record: f.recording.Record, Faults: f.faults,
 	})
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.Start(ctx, proxy.Config(), s.Namespace)
+		f.Start(ctx, proxy.Config(), f.Namespace)
 	}()
 	stop = func() {
 		cancel()
 		<-done
 		if err := proxy.Stop(); err != nil {
-			s.t.Error(err)
+			f.t.Error(err)
 		}
 	}
-	s.t.Cleanup(stop)
+	f.t.Cleanup(stop)
 	return stop
 }
 
-// pods returns the Pods of an app that are not being deleted.
-func (s *scene) pods(app string) map[types.UID]string {
-	s.t.Helper()
-	list, err := s.Client.CoreV1().Pods(s.Namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
+// pods returns the names of the Pods of an app that are not being deleted, by UID.
+func (f *fixture) pods(app string) map[types.UID]string {
+	f.t.Helper()
+	list, err := f.Client.CoreV1().Pods(f.Namespace).List(f.t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	pods := map[types.UID]string{}
 	for _, pod := range list.Items {
@@ -153,90 +153,89 @@ func (s *scene) pods(app string) map[types.UID]string {
 	return pods
 }
 
-// change changes the config.
-func (s *scene) change(greeting string) {
-	s.t.Helper()
-	s.Kubectl("patch", "configmap", "frontend-config", "--type=merge", "--patch", fmt.Sprintf(`{"data":{"greeting":%q}}`, greeting))
+func (f *fixture) changeConfig(greeting string) {
+	f.t.Helper()
+	f.Kubectl("patch", "configmap", "frontend-config", "--type=merge", "--patch", fmt.Sprintf(`{"data":{"greeting":%q}}`, greeting))
 }
 
-// replaced waits until none of the old Pods is left and three others are there.
-func (s *scene) replaced(old map[types.UID]string) error {
-	s.t.Helper()
-	begin := time.Now()
-	var why error
-	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, s.patience, true, func(context.Context) (bool, error) {
-		now := s.pods("frontend")
+// awaitReplacement waits until the old Pods are gone and there are three new ones.
+func (f *fixture) awaitReplacement(old map[types.UID]string) error {
+	f.t.Helper()
+	changed := time.Now()
+	var reason error
+	err := wait.PollUntilContextTimeout(f.t.Context(), 20*time.Millisecond, f.timeout, true, func(context.Context) (bool, error) {
+		now := f.pods("frontend")
 		for uid, name := range old {
 			if now[uid] != "" {
-				why = fmt.Errorf("change lost: Pod %s still runs the old config %s after it was edited", name, time.Since(begin).Round(time.Second))
+				reason = fmt.Errorf("change lost: Pod %s still runs the old config %s after the change", name, time.Since(changed).Round(time.Second))
 				return false, nil
 			}
 		}
 		if len(now) != 3 {
-			why = fmt.Errorf("there are %d Pods instead of 3", len(now))
+			reason = fmt.Errorf("%d Pods instead of 3", len(now))
 			return false, nil
 		}
 		return true, nil
 	})
 	if err != nil {
-		return why
+		return reason
 	}
 	return nil
 }
 
-// settle waits until the controller must have seen how the world is now: until the wire has delivered news
-// to it that is newer, or it has asked three more times.
-func (s *scene) settle() {
-	s.t.Helper()
-	begin := time.Now()
-	sentinel, err := s.Client.CoreV1().Pods(s.Namespace).Create(s.t.Context(), &corev1.Pod{
+// settle waits until the controller must have seen the current state: until a watch has delivered a later event to
+// it, or it has listed Pods three more times. Then it waits until the controller has stopped writing.
+func (f *fixture) settle() {
+	f.t.Helper()
+	start := time.Now()
+	sentinel, err := f.Client.CoreV1().Pods(f.Namespace).Create(f.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "sentinel-"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "sentinel", Image: "sentinel"}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	s.Eventually("the controller sees what is new", func(context.Context) string {
-		seen := s.wire.History()
-		if slices.ContainsFunc(seen.Events, func(e history.Event) bool { return e.Name == sentinel.Name }) {
+	f.Eventually("wait for the controller to see the current state", func(context.Context) string {
+		recorded := f.recording.History()
+		if slices.ContainsFunc(recorded.Events, func(e history.Event) bool { return e.Name == sentinel.Name }) {
 			return ""
 		}
-		asked := seen.Between(begin, time.Time{}).Where(func(r history.Request) bool { return r.Verb == "list" && r.Resource == "pods" })
-		if len(asked.Requests) >= 3 {
+		lists := recorded.Between(start, time.Time{}).Where(func(r history.Request) bool { return r.Verb == "list" && r.Resource == "pods" })
+		if len(lists.Requests) >= 3 {
 			return ""
 		}
-		return fmt.Sprintf("it has asked %d times", len(asked.Requests))
+		return fmt.Sprintf("no watch event, and %d lists of Pods", len(lists.Requests))
 	})
-	s.Kubectl("delete", "pod", sentinel.Name)
-	// It may still be at work on it. That cannot be seen, so look for what it would do: write.
+	f.Kubectl("delete", "pod", sentinel.Name)
+	// A reconcile may still be in flight. Only its writes show, so wait until there are none for a while.
 	for quiet := time.Now(); time.Since(quiet) < 300*time.Millisecond; time.Sleep(20 * time.Millisecond) {
-		if writes := s.writes(); len(writes) > 0 && writes[len(writes)-1].End().After(quiet) {
+		if writes := f.writes(); len(writes) > 0 && writes[len(writes)-1].End().After(quiet) {
 			quiet = writes[len(writes)-1].End()
 		}
 	}
 }
 
-// inStep waits until a controller that was just started has asked for Pods and for the config.
-func (s *scene) inStep() {
-	s.t.Helper()
-	s.Eventually("the controller begins", func(context.Context) string {
-		asked := map[string]bool{}
-		for _, request := range s.wire.History().Requests {
+// awaitSync waits until a controller that was just started has read the Pods and the config.
+func (f *fixture) awaitSync() {
+	f.t.Helper()
+	f.Eventually("wait for the controller to read Pods and ConfigMaps", func(context.Context) string {
+		read := map[string]bool{}
+		for _, request := range f.recording.History().Requests {
 			if request.Status == 200 {
-				asked[request.Resource] = true
+				read[request.Resource] = true
 			}
 		}
-		if asked["pods"] && asked["configmaps"] {
+		if read["pods"] && read["configmaps"] {
 			return ""
 		}
-		return fmt.Sprintf("it has asked for %v", slices.Sorted(maps.Keys(asked)))
+		return fmt.Sprintf("it has read %v", slices.Sorted(maps.Keys(read)))
 	})
-	s.settle()
+	f.settle()
 }
 
-// writes returns what the controller has written, but for Events.
-func (s *scene) writes() []history.Request {
-	return s.wire.History().Where(func(r history.Request) bool { return r.Resource != "events" }).Writes()
+// writes returns the write requests of the controller, except those for Events.
+func (f *fixture) writes() []history.Request {
+	return f.recording.History().Where(func(r history.Request) bool { return r.Resource != "events" }).Writes()
 }
 
 func describe(writes []history.Request) string {
@@ -247,109 +246,109 @@ func describe(writes []history.Request) string {
 	return strings.Join(lines, ", ")
 }
 
-func replacesPods(s *scene) error {
-	s.run()
-	s.inStep()
-	old := s.pods("frontend")
-	s.change("good morning")
-	return s.replaced(old)
+func replacesPods(f *fixture) error {
+	f.start()
+	f.awaitSync()
+	old := f.pods("frontend")
+	f.changeConfig("good morning")
+	return f.awaitReplacement(old)
 }
 
-func actsAfterDowntime(s *scene) error {
-	stop := s.run()
-	s.inStep()
+func actsAfterDowntime(f *fixture) error {
+	stop := f.start()
+	f.awaitSync()
 	stop()
-	old := s.pods("frontend")
-	s.change("good morning")
-	s.run()
-	return s.replaced(old)
+	old := f.pods("frontend")
+	f.changeConfig("good morning")
+	f.start()
+	return f.awaitReplacement(old)
 }
 
-func leavesNewPodAlone(s *scene) error {
-	if err := replacesPods(s); err != nil {
+func keepsNewPods(f *fixture) error {
+	if err := replacesPods(f); err != nil {
 		return err
 	}
-	s.Kubectl("scale", "deployment/frontend", "--replicas=4")
-	s.Kubectl("rollout", "status", "deployment/frontend")
-	before := s.pods("frontend")
-	s.settle()
-	if after := s.pods("frontend"); !maps.Equal(before, after) {
-		return fmt.Errorf("it replaced Pods that started after the change: %v, now %v", before, after)
+	f.Kubectl("scale", "deployment/frontend", "--replicas=4")
+	f.Kubectl("rollout", "status", "deployment/frontend")
+	before := f.pods("frontend")
+	f.settle()
+	if after := f.pods("frontend"); !maps.Equal(before, after) {
+		return fmt.Errorf("it replaced Pods that were created after the change: before %v, after %v", before, after)
 	}
 	return nil
 }
 
-func touchesNothingElse(s *scene) error {
-	s.Kubectl("create", "deployment", "backend", "--image=backend", "--replicas=2")
-	s.Kubectl("rollout", "status", "deployment/backend")
-	elsewhere := clustertest.New(s.t)
+func deletesOnlyFrontend(f *fixture) error {
+	f.Kubectl("create", "deployment", "backend", "--image=backend", "--replicas=2")
+	f.Kubectl("rollout", "status", "deployment/backend")
+	elsewhere := clustertest.New(f.t)
 	elsewhere.Kubectl("run", "frontend", "--image=frontend", "--labels=app=frontend")
-	backend := s.pods("backend")
+	backend := f.pods("backend")
 
-	if err := replacesPods(s); err != nil {
+	if err := replacesPods(f); err != nil {
 		return err
 	}
-	s.settle()
-	if after := s.pods("backend"); !maps.Equal(backend, after) {
-		return fmt.Errorf("it replaced Pods of another app: %v, now %v", backend, after)
+	f.settle()
+	if after := f.pods("backend"); !maps.Equal(backend, after) {
+		return fmt.Errorf("it replaced Pods of another app: before %v, after %v", backend, after)
 	}
 	if out := elsewhere.Kubectl("get", "pods", "--output=name"); strings.TrimSpace(out) != "pod/frontend" {
-		return fmt.Errorf("the Pod of another namespace is gone; there is %q", out)
+		return fmt.Errorf("it deleted the Pod in another namespace; the Pods there: %q", out)
 	}
 	return nil
 }
 
-func doesNothingWithoutConfig(s *scene) error {
-	s.Kubectl("delete", "configmap", "frontend-config")
-	before := s.pods("frontend")
-	s.run()
-	s.settle()
-	if after := s.pods("frontend"); !maps.Equal(before, after) {
-		return fmt.Errorf("it replaced Pods although there is no config: %v, now %v", before, after)
+func doesNothingWithoutConfig(f *fixture) error {
+	f.Kubectl("delete", "configmap", "frontend-config")
+	before := f.pods("frontend")
+	f.start()
+	f.settle()
+	if after := f.pods("frontend"); !maps.Equal(before, after) {
+		return fmt.Errorf("it replaced Pods although there is no config: before %v, after %v", before, after)
 	}
 	return nil
 }
 
-func writesNothingAtRest(s *scene) error {
-	old := s.pods("frontend")
-	if err := replacesPods(s); err != nil {
+func makesNoWritesAtRest(f *fixture) error {
+	old := f.pods("frontend")
+	if err := replacesPods(f); err != nil {
 		return err
 	}
-	s.settle()
-	writes := s.writes()
+	f.settle()
+	writes := f.writes()
 	if len(writes) != len(old) {
 		return fmt.Errorf("%d writes to replace %d Pods: %s", len(writes), len(old), describe(writes))
 	}
-	s.settle()
-	if more := s.writes(); len(more) > len(writes) {
+	f.settle()
+	if more := f.writes(); len(more) > len(writes) {
 		return fmt.Errorf("writes at rest: %s", describe(more[len(writes):]))
 	}
 	return nil
 }
 
-func replacesOnce(s *scene) error {
-	old := s.pods("frontend")
+func replacesOnce(f *fixture) error {
+	old := f.pods("frontend")
 	for i := range 20 {
-		s.change(fmt.Sprint("greeting ", i))
+		f.changeConfig(fmt.Sprint("greeting ", i))
 	}
-	s.run()
-	if err := s.replaced(old); err != nil {
+	f.start()
+	if err := f.awaitReplacement(old); err != nil {
 		return err
 	}
-	s.settle()
-	if writes := s.writes(); len(writes) != len(old) {
-		return fmt.Errorf("20 changes at once took %d writes to replace %d Pods: %s", len(writes), len(old), describe(writes))
+	f.settle()
+	if writes := f.writes(); len(writes) != len(old) {
+		return fmt.Errorf("after 20 changes, it made %d writes to replace %d Pods: %s", len(writes), len(old), describe(writes))
 	}
 	return nil
 }
 
-func triesAgain(s *scene) error {
-	s.faults = []apiproxy.Fault{{Match: apiproxy.Match{Verb: "delete", Resource: "pods", From: 2, To: 2}, Effect: apiproxy.Effect{Refuse: 500}}}
-	if err := replacesPods(s); err != nil {
+func retriesDeletion(f *fixture) error {
+	f.faults = []apiproxy.Fault{{Match: apiproxy.Match{Verb: "delete", Resource: "pods", From: 2, To: 2}, Effect: apiproxy.Effect{Refuse: 500}}}
+	if err := replacesPods(f); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(s.writes(), history.Request.IsDisturbed) {
-		return errors.New("no deletion was refused, so nothing was tried again")
+	if !slices.ContainsFunc(f.writes(), history.Request.IsDisturbed) {
+		return errors.New("the proxy refused no deletion, so there was nothing to retry")
 	}
 	return nil
 }
