@@ -1,9 +1,11 @@
-// Package informer is a controller that does not ask: it is told. The API server sends what changes, an
-// informer keeps a copy of it, and calls us.
+// Package informer is a controller that watches instead of polling: the API server sends changes, an informer
+// keeps a copy of the objects up to date, and calls the controller's event handlers.
 //
-// Its job is that of lesson 1: say on which node each Pod runs, and when ConfigMap "frontend-config"
-// changes, replace the Pods labelled app=frontend by deleting them; their Deployment brings them back.
-// It does the job at the moment it is told. What goes wrong at that moment is lost.
+// Like lesson 1, the controller logs which Node each Pod runs on. When the ConfigMap "frontend-config" changes,
+// it deletes the Pods labelled app=frontend, and their Deployment replaces them.
+//
+// The controller is edge-triggered: a handler does the work when it is called. If the work fails, or the
+// controller isn't running when the config changes, the change is lost.
 package informer
 
 import (
@@ -24,27 +26,27 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ConfigName is the name of the ConfigMap that the frontend reads when it starts.
+// ConfigName is the name of the ConfigMap that the Pods of the frontend read when they start.
 const ConfigName = "frontend-config"
 
 var frontend = labels.SelectorFromSet(labels.Set{"app": "frontend"})
 
-// Controller does the job in one namespace.
+// Controller replaces stale Pods in one namespace.
 type Controller struct {
 	Client    kubernetes.Interface
 	Namespace string        // the only namespace whose Pods it deletes
-	Resync    time.Duration // how often the handlers are told of everything again; 0 for never
+	Resync    time.Duration // the resync period of the informers; 0 for no resyncs
 
-	pods listers.PodLister // reads the informer's copy, not the API server
+	pods listers.PodLister // reads the informer's store, not the API server; set by Run
 }
 
-// Run works until ctx ends, and returns when everything that it started has stopped. It returns an error
-// if it could not begin.
+// Run handles events until ctx is cancelled, and returns once all goroutines that it started have stopped.
+// It returns an error only if it could not register its handlers.
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	inNamespace := informers.WithNamespace(c.Namespace)
 	podFactory := informers.NewSharedInformerFactoryWithOptions(c.Client, c.Resync, inNamespace)
-	// Of the ConfigMaps we want one. The others are not sent, and we need no right to see them.
+	// With the field selector, the API server sends this ConfigMap only, and RBAC may allow it by name.
 	configFactory := informers.NewSharedInformerFactoryWithOptions(c.Client, c.Resync, inNamespace,
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, ConfigName).String()
@@ -75,16 +77,16 @@ func (c *Controller) Run(ctx context.Context) error {
 		return err
 	}
 
-	// Pods first. A change of the config must find all of them in the lister.
+	// Sync the Pods first, so that the lister has all of them when the config changes.
 	podFactory.StartWithContext(ctx)
 	if err := podFactory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
-		return nil // told to stop before there was anything to do
+		return nil // ctx was cancelled
 	}
 	configFactory.StartWithContext(ctx)
 	if err := configFactory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 		return nil
 	}
-	logger.Info("In step with the API server")
+	logger.Info("Caches synced")
 	<-ctx.Done()
 	return nil
 }
@@ -94,7 +96,7 @@ func onAdd(ctx context.Context, pod *corev1.Pod) {
 }
 
 func onUpdate(ctx context.Context, old, pod *corev1.Pod) {
-	// A resync calls us with what we already know.
+	// A resync passes the same object twice.
 	changed := old.ResourceVersion != pod.ResourceVersion
 	klog.FromContext(ctx).Info("onUpdate", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "changed", changed)
 }
@@ -102,23 +104,24 @@ func onUpdate(ctx context.Context, old, pod *corev1.Pod) {
 func onDelete(ctx context.Context, pod coreinformers.DeletedPod) {
 	logger := klog.FromContext(ctx)
 	if pod.FinalStateUnknown != nil {
-		// The watch missed the deletion. What we have is the Pod as it was some time before.
-		logger.Info("onDelete, missed", "pod", klog.KObj(pod))
+		// A tombstone: the informer missed the delete event. The Pod's last state is unknown.
+		logger.Info("onDelete, final state unknown", "pod", klog.KObj(pod))
 		return
 	}
 	logger.Info("onDelete", "pod", klog.KObj(pod), "node", pod.OptionalObj.Spec.NodeName)
 }
 
-// onUpdateConfig replaces the Pods of the frontend, now, because there is no later.
+// onUpdateConfig deletes the Pods of the frontend if the data of the config has changed. Nothing retries a deletion
+// that fails.
 func (c *Controller) onUpdateConfig(ctx context.Context, old, config *corev1.ConfigMap) {
 	logger := klog.FromContext(ctx)
 	if maps.Equal(old.Data, config.Data) {
-		return // a resync, or a change that the Pods do not read
+		return // a resync, or a change of metadata
 	}
-	logger.Info("The config has changed", "configMap", klog.KObj(config))
+	logger.Info("Config changed", "configMap", klog.KObj(config))
 	pods, err := c.pods.Pods(c.Namespace).List(frontend)
 	if err != nil {
-		logger.Error(err, "No Pod is replaced")
+		logger.Error(err, "Failed to list Pods, will not retry")
 		return
 	}
 	for _, pod := range pods {
@@ -126,11 +129,11 @@ func (c *Controller) onUpdateConfig(ctx context.Context, old, config *corev1.Con
 			continue
 		}
 		logger.Info("Pod is older than its config, deleting it", "pod", klog.KObj(pod))
-		// The UID makes sure that we delete the Pod we saw, not a new one of the same name.
+		// Without the precondition, this could delete a new Pod of the same name.
 		err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
 			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 		if err != nil && !apierrors.IsNotFound(err) {
-			logger.Error(err, "Pod is not replaced, and nobody will try again", "pod", klog.KObj(pod))
+			logger.Error(err, "Failed to delete Pod, will not retry", "pod", klog.KObj(pod))
 		}
 	}
 }

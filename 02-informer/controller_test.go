@@ -17,347 +17,347 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-var errBadDay = apierrors.NewInternalError(errors.New("the API server has a bad day"))
+var errInjected = apierrors.NewInternalError(errors.New("injected failure"))
 
-func TestTellsWhatHappensToPods(t *testing.T) {
+func TestLogsPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.startPods("frontend-1")
-		w.write(newPod("mall", "elsewhere-1", "frontend"))
-		stop := w.run(0)
+		cluster := newFakeCluster(t)
+		cluster.createPods("frontend-1")
+		cluster.write(newPod("mall", "elsewhere-1", "frontend"))
+		stop := cluster.start(0)
 		defer stop()
 
-		waiting := newPod(namespace, "backend-1", "backend")
-		waiting.Spec.NodeName = ""
-		w.write(waiting)
-		w.write(newPod("mall", "elsewhere-2", "frontend"))
-		later(time.Minute)
-		waiting.Spec.NodeName = "node-1"
-		w.write(waiting)
-		later(time.Minute)
-		w.remove(waiting)
-		later(time.Minute)
+		pending := newPod(namespace, "backend-1", "backend")
+		pending.Spec.NodeName = ""
+		cluster.write(pending)
+		cluster.write(newPod("mall", "elsewhere-2", "frontend"))
+		advance(time.Minute)
+		pending.Spec.NodeName = "node-1"
+		cluster.write(pending)
+		advance(time.Minute)
+		cluster.remove(pending)
+		advance(time.Minute)
 		require.Equal(t, []string{
 			"onAdd pod=shop/frontend-1 node=node-0",
 			"onAdd pod=shop/backend-1 node=",
 			"onUpdate pod=shop/backend-1 node=node-1 changed=true",
 			"onUpdate pod=shop/backend-1 node=node-1 changed=true",
 			"onDelete pod=shop/backend-1 node=node-1",
-		}, w.said("on"))
+		}, cluster.logged("on"))
 	})
 }
 
-func TestSaysThatItMissedADeletion(t *testing.T) {
+func TestLogsMissedDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.startPods("frontend-1", "frontend-2")
-		stop := w.run(0)
+		cluster := newFakeCluster(t)
+		cluster.createPods("frontend-1", "frontend-2")
+		stop := cluster.start(0)
 		defer stop()
-		w.breakWatch("pods")
-		w.remove(newPod(namespace, "frontend-1", "frontend"))
-		later(time.Minute)
-		require.Equal(t, []string{"onDelete, missed pod=shop/frontend-1"}, w.said("onDelete"))
+		cluster.breakWatch("pods")
+		cluster.remove(newPod(namespace, "frontend-1", "frontend"))
+		advance(time.Minute)
+		require.Equal(t, []string{"onDelete, final state unknown pod=shop/frontend-1"}, cluster.logged("onDelete"))
 	})
 }
 
-func TestKnowsTombstonesWithoutAPod(t *testing.T) {
-	w := newWorld(t)
+func TestHandlesTombstoneWithoutPod(t *testing.T) {
+	cluster := newFakeCluster(t)
 	tombstone := cache.DeletedFinalStateUnknown{Key: "shop/frontend-1"}
-	onDelete(w.context(), coreinformers.DeletedPod{FinalStateUnknown: &tombstone})
-	require.Equal(t, []string{"onDelete, missed pod=shop/frontend-1"}, w.said("on"))
+	onDelete(cluster.context(), coreinformers.DeletedPod{FinalStateUnknown: &tombstone})
+	require.Equal(t, []string{"onDelete, final state unknown pod=shop/frontend-1"}, cluster.logged("on"))
 }
 
-func TestAResyncTellsNothingNewAndReplacesNothing(t *testing.T) {
+func TestResyncReplacesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.changeConfig(namespace, ConfigName)
-		w.startPods("frontend-1")
-		stop := w.run(time.Minute)
+		cluster := newFakeCluster(t)
+		cluster.changeConfig(namespace, ConfigName)
+		cluster.createPods("frontend-1")
+		stop := cluster.start(time.Minute)
 		defer stop()
-		later(150 * time.Second)
-		again := "onUpdate pod=shop/frontend-1 node=node-0 changed=false"
-		require.Equal(t, []string{again, again}, w.said("onUpdate"))
+		advance(150 * time.Second)
+		resynced := "onUpdate pod=shop/frontend-1 node=node-0 changed=false"
+		require.Equal(t, []string{resynced, resynced}, cluster.logged("onUpdate"))
 
 		pod := newPod(namespace, "frontend-1", "frontend")
 		pod.Status.Phase = corev1.PodRunning
-		w.write(pod)
-		later(time.Second)
-		require.Equal(t, "onUpdate pod=shop/frontend-1 node=node-0 changed=true", w.said("onUpdate")[2])
+		cluster.write(pod)
+		advance(time.Second)
+		require.Equal(t, "onUpdate pod=shop/frontend-1 node=node-0 changed=true", cluster.logged("onUpdate")[2])
 
-		later(time.Hour)
-		require.Empty(t, w.deleted())
+		advance(time.Hour)
+		require.Empty(t, cluster.deleted())
 	})
 }
 
 func TestReplacesPodsWhenTheConfigChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.changeConfig(namespace, ConfigName)
-		w.startPods("frontend-1", "frontend-2", "frontend-3")
-		w.write(newPod(namespace, "backend-1", "backend"))
-		w.write(newPod("mall", "elsewhere", "frontend"))
-		stop := w.run(0)
+		cluster := newFakeCluster(t)
+		cluster.changeConfig(namespace, ConfigName)
+		cluster.createPods("frontend-1", "frontend-2", "frontend-3")
+		cluster.write(newPod(namespace, "backend-1", "backend"))
+		cluster.write(newPod("mall", "elsewhere", "frontend"))
+		stop := cluster.start(0)
 		defer stop()
 
-		later(time.Hour)
-		require.Empty(t, w.deleted(), "before any change")
+		advance(time.Hour)
+		require.Empty(t, cluster.deleted(), "before the change")
 
-		w.changeConfig(namespace, ConfigName)
-		later(time.Second)
-		require.ElementsMatch(t, []string{"frontend-1", "frontend-2", "frontend-3"}, w.deleted(), "after the change")
+		cluster.changeConfig(namespace, ConfigName)
+		advance(time.Second)
+		require.ElementsMatch(t, []string{"frontend-1", "frontend-2", "frontend-3"}, cluster.deleted(), "after the change")
 
-		w.startPods("frontend-4")
-		later(time.Second)
-		w.changeConfig(namespace, ConfigName)
-		later(time.Second)
-		require.Equal(t, []string{"frontend-4"}, w.deleted()[3:], "the others are ending already")
+		cluster.createPods("frontend-4")
+		advance(time.Second)
+		cluster.changeConfig(namespace, ConfigName)
+		advance(time.Second)
+		require.Equal(t, []string{"frontend-4"}, cluster.deleted()[3:], "the other Pods are already being deleted")
 
-		w.startPods("frontend-5")
-		later(time.Hour)
-		require.Len(t, w.deleted(), 4, "no change, nothing to do")
-		require.Empty(t, w.complaints())
+		cluster.createPods("frontend-5")
+		advance(time.Hour)
+		require.Len(t, cluster.deleted(), 4, "deletions at rest")
+		require.Empty(t, cluster.loggedErrors())
 	})
 }
 
-func TestReplacesNothingWhenThePodsReadNothingNew(t *testing.T) {
-	tests := map[string]func(w *world){
-		"nothing happens": func(*world) {},
-		"the config gets a label": func(w *world) {
-			config, err := w.objects.Get(corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, ConfigName)
-			require.NoError(w.t, err)
+func TestReplacesNothingWhenTheDataIsTheSame(t *testing.T) {
+	tests := map[string]func(cluster *fakeCluster){
+		"no change": func(*fakeCluster) {},
+		"a label is added to the config": func(cluster *fakeCluster) {
+			config, err := cluster.objects.Get(corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, ConfigName)
+			require.NoError(cluster.t, err)
 			labelled := config.(*corev1.ConfigMap)
 			labelled.Labels = map[string]string{"owner": "me"}
-			w.write(labelled)
+			cluster.write(labelled)
 		},
-		"another config changes":                        func(w *world) { w.changeConfig(namespace, "backend-config") },
-		"a config of another namespace is changed":      func(w *world) { w.changeConfig("mall", ConfigName) },
-		"the watch breaks, and the config is as it was": func(w *world) { w.breakWatch("configmaps") },
+		"another config changes":                       func(cluster *fakeCluster) { cluster.changeConfig(namespace, "backend-config") },
+		"a config in another namespace changes":        func(cluster *fakeCluster) { cluster.changeConfig("mall", ConfigName) },
+		"the watch breaks, and the config is the same": func(cluster *fakeCluster) { cluster.breakWatch("configmaps") },
 	}
-	for name, happens := range tests {
+	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.changeConfig(namespace, ConfigName)
-				w.changeConfig(namespace, "backend-config")
-				w.changeConfig("mall", ConfigName)
-				w.startPods("frontend-1")
-				stop := w.run(0)
+				cluster := newFakeCluster(t)
+				cluster.changeConfig(namespace, ConfigName)
+				cluster.changeConfig(namespace, "backend-config")
+				cluster.changeConfig("mall", ConfigName)
+				cluster.createPods("frontend-1")
+				stop := cluster.start(0)
 				defer stop()
-				later(time.Minute)
-				happens(w)
-				later(time.Hour)
-				require.Empty(t, w.deleted())
-				require.Empty(t, w.said("The config has changed"))
+				advance(time.Minute)
+				change(cluster)
+				advance(time.Hour)
+				require.Empty(t, cluster.deleted())
+				require.Empty(t, cluster.logged("Config changed"))
 			})
 		})
 	}
 }
 
-func TestSeesAChangeThatTheWatchMissed(t *testing.T) {
+func TestActsOnAChangeWhileTheWatchWasDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.changeConfig(namespace, ConfigName)
-		w.startPods("frontend-1")
-		stop := w.run(0)
+		cluster := newFakeCluster(t)
+		cluster.changeConfig(namespace, ConfigName)
+		cluster.createPods("frontend-1")
+		stop := cluster.start(0)
 		defer stop()
-		later(time.Minute)
-		w.breakWatch("configmaps")
-		w.changeConfig(namespace, ConfigName)
-		later(time.Minute)
-		require.Equal(t, []string{"frontend-1"}, w.deleted())
+		advance(time.Minute)
+		cluster.breakWatch("configmaps")
+		cluster.changeConfig(namespace, ConfigName)
+		advance(time.Minute)
+		require.Equal(t, []string{"frontend-1"}, cluster.deleted())
 	})
 }
 
-func TestDeletesThePodItSaw(t *testing.T) {
+func TestDeletesOnlyTheObservedUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.changeConfig(namespace, ConfigName)
-		w.startPods("frontend-0")
-		// Somebody else replaces the Pod while our delete is on its way.
-		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		cluster := newFakeCluster(t)
+		cluster.changeConfig(namespace, ConfigName)
+		cluster.createPods("frontend-0")
+		// Someone else replaces the Pod while the delete request is in flight.
+		cluster.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			pod := newPod(namespace, "frontend-0", "frontend")
-			pod.UID = "uid of another"
-			w.write(pod)
+			pod.UID = "uid of the new Pod"
+			cluster.write(pod)
 			return false, nil, nil
 		})
-		stop := w.run(0)
+		stop := cluster.start(0)
 		defer stop()
-		later(time.Minute)
-		w.changeConfig(namespace, ConfigName)
-		later(time.Hour)
-		require.Equal(t, []string{"frontend-0"}, w.deleted(), "what it asked for")
-		_, err := w.pod(namespace, "frontend-0")
-		require.NoError(t, err, "the new Pod")
+		advance(time.Minute)
+		cluster.changeConfig(namespace, ConfigName)
+		advance(time.Hour)
+		require.Equal(t, []string{"frontend-0"}, cluster.deleted(), "delete requests")
+		_, err := cluster.pod(namespace, "frontend-0")
+		require.NoError(t, err, "the new Pod must still exist")
 	})
 }
 
-func TestAPodThatIsGoneIsNoFailure(t *testing.T) {
+func TestMissingPodIsNotAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.changeConfig(namespace, ConfigName)
-		w.startPods("frontend-1")
-		w.fail("delete", "pods", apierrors.NewNotFound(corev1.Resource("pods"), "frontend-1"))
-		stop := w.run(0)
+		cluster := newFakeCluster(t)
+		cluster.changeConfig(namespace, ConfigName)
+		cluster.createPods("frontend-1")
+		cluster.fail("delete", "pods", apierrors.NewNotFound(corev1.Resource("pods"), "frontend-1"))
+		stop := cluster.start(0)
 		defer stop()
-		later(time.Minute)
-		w.changeConfig(namespace, ConfigName)
-		later(time.Hour)
-		require.Len(t, w.said("Pod is older than its config"), 1)
-		require.Empty(t, w.complaints())
+		advance(time.Minute)
+		cluster.changeConfig(namespace, ConfigName)
+		advance(time.Hour)
+		require.Len(t, cluster.logged("Pod is older than its config"), 1)
+		require.Empty(t, cluster.loggedErrors())
 	})
 }
 
-// The weaknesses, which lesson 3 mends.
+// The next tests show weaknesses of an edge-triggered controller. Lesson 3 fixes them.
 
-func TestWhatFailsIsLost(t *testing.T) {
+func TestFailedDeletionIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.changeConfig(namespace, ConfigName)
-		w.startPods("frontend-1", "frontend-2", "frontend-3")
+		cluster := newFakeCluster(t)
+		cluster.changeConfig(namespace, ConfigName)
+		cluster.createPods("frontend-1", "frontend-2", "frontend-3")
 		failures := 0
-		w.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		cluster.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.(clienttesting.DeleteAction).GetName() != "frontend-2" {
 				return false, nil, nil
 			}
 			failures++
-			return true, nil, errBadDay
+			return true, nil, errInjected
 		})
-		stop := w.run(10 * time.Minute)
+		stop := cluster.start(10 * time.Minute)
 		defer stop()
-		later(time.Minute)
-		w.changeConfig(namespace, ConfigName)
-		later(time.Second)
-		require.ElementsMatch(t, []string{"frontend-1", "frontend-3"}, w.deleted(), "the others are replaced")
-		require.Equal(t, []string{fmt.Sprint("Pod is not replaced, and nobody will try again pod=shop/frontend-2: ", errBadDay)},
-			w.said("Pod is not replaced"), "the error names the Pod")
+		advance(time.Minute)
+		cluster.changeConfig(namespace, ConfigName)
+		advance(time.Second)
+		require.ElementsMatch(t, []string{"frontend-1", "frontend-3"}, cluster.deleted(), "the other Pods are deleted")
+		require.Equal(t, []string{fmt.Sprint("Failed to delete Pod, will not retry pod=shop/frontend-2: ", errInjected)},
+			cluster.logged("Failed to delete Pod"), "the error names the Pod")
 
-		later(time.Hour)
-		require.Equal(t, 1, failures, "how often it tried")
+		advance(time.Hour)
+		require.Equal(t, 1, failures, "delete requests for the Pod")
 	})
 }
 
-func TestAPodThatItHasNotHeardOfIsLost(t *testing.T) {
+func TestChangeIsLostForAPodThatIsNotInTheCacheYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.changeConfig(namespace, ConfigName)
-		w.lag["pods"] = time.Second
-		stop := w.run(10 * time.Minute)
+		cluster := newFakeCluster(t)
+		cluster.changeConfig(namespace, ConfigName)
+		cluster.lag["pods"] = time.Second
+		stop := cluster.start(10 * time.Minute)
 		defer stop()
-		w.startPods("frontend-1") // It reads the config,
-		later(time.Second / 2)
-		w.changeConfig(namespace, ConfigName) // which changes before the other watch has told of the Pod.
-		later(time.Hour)
-		require.Equal(t, []string{"onAdd pod=shop/frontend-1 node=node-0"}, w.said("onAdd"))
-		require.Empty(t, w.deleted())
+		cluster.createPods("frontend-1") // It reads the config.
+		advance(time.Second / 2)
+		cluster.changeConfig(namespace, ConfigName) // The watch for Pods has not delivered the Pod yet.
+		advance(time.Hour)
+		require.Equal(t, []string{"onAdd pod=shop/frontend-1 node=node-0"}, cluster.logged("onAdd"))
+		require.Empty(t, cluster.deleted())
 	})
 }
 
-func TestAChangeMadeWhileItWasDownIsLost(t *testing.T) {
+func TestChangeDuringDowntimeIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.changeConfig(namespace, ConfigName)
-		w.startPods("frontend-1")
-		stop := w.run(0)
-		later(time.Minute)
+		cluster := newFakeCluster(t)
+		cluster.changeConfig(namespace, ConfigName)
+		cluster.createPods("frontend-1")
+		stop := cluster.start(0)
+		advance(time.Minute)
 		stop()
 
-		w.changeConfig(namespace, ConfigName)
-		stop = w.run(10 * time.Minute)
+		cluster.changeConfig(namespace, ConfigName)
+		stop = cluster.start(10 * time.Minute)
 		defer stop()
-		later(time.Hour)
-		require.Empty(t, w.deleted())
+		advance(time.Hour)
+		require.Empty(t, cluster.deleted())
 	})
 }
 
-func TestDoesNotActBeforeItKnowsThePods(t *testing.T) {
+func TestDoesNotActBeforeThePodsAreSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.changeConfig(namespace, ConfigName)
-		w.startPods("frontend-1", "frontend-2")
-		w.delay("list", "pods", 10*time.Second)
-		w.delay("list", "configmaps", 10*time.Second)
-		stop := w.run(0)
+		cluster := newFakeCluster(t)
+		cluster.changeConfig(namespace, ConfigName)
+		cluster.createPods("frontend-1", "frontend-2")
+		cluster.delay("list", "pods", 10*time.Second)
+		cluster.delay("list", "configmaps", 10*time.Second)
+		stop := cluster.start(0)
 		defer stop()
 
-		later(5 * time.Second)
-		w.changeConfig(namespace, ConfigName)
-		later(14 * time.Second)
-		require.Empty(t, w.said("The config has changed"), "with an empty lister, that would do nothing")
-		require.Empty(t, w.said("In step"))
+		advance(5 * time.Second)
+		cluster.changeConfig(namespace, ConfigName)
+		advance(14 * time.Second)
+		require.Empty(t, cluster.logged("Config changed"), "with an empty lister, the change would be lost")
+		require.Empty(t, cluster.logged("Caches synced"))
 
-		later(2 * time.Second)
-		require.Len(t, w.said("In step"), 1)
-		w.changeConfig(namespace, ConfigName)
-		later(time.Second)
-		require.ElementsMatch(t, []string{"frontend-1", "frontend-2"}, w.deleted())
+		advance(2 * time.Second)
+		require.Len(t, cluster.logged("Caches synced"), 1)
+		cluster.changeConfig(namespace, ConfigName)
+		advance(time.Second)
+		require.ElementsMatch(t, []string{"frontend-1", "frontend-2"}, cluster.deleted())
 	})
 }
 
-func TestStopsAtAnyTime(t *testing.T) {
-	tests := map[string]func(w *world){
-		"it is in step":                  func(*world) {},
-		"the list of Pods fails":         func(w *world) { w.fail("list", "pods", errBadDay) },
-		"the list of configs fails":      func(w *world) { w.fail("list", "configmaps", errBadDay) },
-		"the list of Pods takes long":    func(w *world) { w.delay("list", "pods", time.Hour) },
-		"the list of configs takes long": func(w *world) { w.delay("list", "configmaps", time.Hour) },
+func TestStopsWithoutDelay(t *testing.T) {
+	tests := map[string]func(cluster *fakeCluster){
+		"the caches are synced":          func(*fakeCluster) {},
+		"the list of Pods fails":         func(cluster *fakeCluster) { cluster.fail("list", "pods", errInjected) },
+		"the list of configs fails":      func(cluster *fakeCluster) { cluster.fail("list", "configmaps", errInjected) },
+		"the list of Pods takes long":    func(cluster *fakeCluster) { cluster.delay("list", "pods", time.Hour) },
+		"the list of configs takes long": func(cluster *fakeCluster) { cluster.delay("list", "configmaps", time.Hour) },
 	}
-	for name, trouble := range tests {
+	for name, prepare := range tests {
 		for _, after := range []time.Duration{0, 90*time.Second + time.Millisecond} {
 			t.Run(fmt.Sprintf("%s, after %s", name, after), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
-					w.changeConfig(namespace, ConfigName)
-					w.startPods("frontend-1")
-					trouble(w)
-					stop := w.run(time.Minute)
-					later(after)
-					begin := time.Now()
+					cluster := newFakeCluster(t)
+					cluster.changeConfig(namespace, ConfigName)
+					cluster.createPods("frontend-1")
+					prepare(cluster)
+					stop := cluster.start(time.Minute)
+					advance(after)
+					cancelled := time.Now()
 					stop()
-					require.Zero(t, time.Since(begin), "it waits for nothing when it is asked to stop")
-					require.Len(t, w.said("Stopped"), 1)
-					later(time.Hour) // until a list that nobody waits for has ended
+					require.Zero(t, time.Since(cancelled), "virtual time that Run took to return after ctx was cancelled")
+					require.Len(t, cluster.logged("Stopped"), 1)
+					advance(time.Hour) // A list request that was abandoned may still be in flight.
 				})
 			})
 		}
 	}
 }
 
-func TestDoesNotBeginWhenItIsToldToStopFirst(t *testing.T) {
+func TestReturnsIfAlreadyCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx, cancel := context.WithCancel(w.context())
+		cluster := newFakeCluster(t)
+		ctx, cancel := context.WithCancel(cluster.context())
 		cancel()
-		require.NoError(t, (&Controller{Client: w.Clientset, Namespace: namespace}).Run(ctx))
-		require.Empty(t, w.said("In step"))
+		require.NoError(t, (&Controller{Client: cluster.Clientset, Namespace: namespace}).Run(ctx))
+		require.Empty(t, cluster.logged("Caches synced"))
 	})
 }
 
-func TestStopsWhenWhatItStartedHasStopped(t *testing.T) {
+func TestWaitsForItsGoroutines(t *testing.T) {
 	for _, resource := range []string{"pods", "configmaps"} {
 		t.Run("watch "+resource, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.slowToStop(resource, 6*time.Second)
-				stop := w.run(0)
-				begin := time.Now()
+				cluster := newFakeCluster(t)
+				cluster.delayWatchStop(resource, 6*time.Second)
+				stop := cluster.start(0)
+				cancelled := time.Now()
 				stop()
-				require.Equal(t, 6*time.Second, time.Since(begin))
+				require.Equal(t, 6*time.Second, time.Since(cancelled))
 			})
 		})
 	}
 	t.Run("delete a Pod", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.changeConfig(namespace, ConfigName)
-			w.startPods("frontend-1")
-			w.delay("delete", "pods", 10*time.Second)
-			stop := w.run(0)
-			w.changeConfig(namespace, ConfigName)
-			later(4 * time.Second)
-			begin := time.Now()
+			cluster := newFakeCluster(t)
+			cluster.changeConfig(namespace, ConfigName)
+			cluster.createPods("frontend-1")
+			cluster.delay("delete", "pods", 10*time.Second)
+			stop := cluster.start(0)
+			cluster.changeConfig(namespace, ConfigName)
+			advance(4 * time.Second)
+			cancelled := time.Now()
 			stop()
-			require.Equal(t, 6*time.Second, time.Since(begin))
-			require.Equal(t, []string{"frontend-1"}, w.deleted())
+			require.Equal(t, 6*time.Second, time.Since(cancelled))
+			require.Equal(t, []string{"frontend-1"}, cluster.deleted())
 		})
 	})
 }

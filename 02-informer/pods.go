@@ -12,11 +12,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// WatchPods puts an informer for the Pods of a namespace together by hand. It returns its two halves:
-// the store, a copy of the Pods that is kept up to date, and the controller, which keeps it so while it
-// runs, and tells the handler what it has changed.
+// WatchPods builds an informer for the Pods of a namespace by hand. It returns the informer's two parts: a store,
+// which holds a copy of the Pods, and a controller. While the controller runs, it keeps the store up to date and
+// calls the handler after each change.
 func WatchPods(client kubernetes.Interface, namespace string, handler cache.ResourceEventHandler) (cache.Store, cache.Controller) {
-	// The two questions that a controller may ask the API server: how is it, and what changes?
+	// An informer needs two requests: list the objects, and watch for changes.
 	listWatch := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return client.CoreV1().Pods(namespace).List(ctx, options)
@@ -26,14 +26,14 @@ func WatchPods(client kubernetes.Interface, namespace string, handler cache.Reso
 		},
 	}
 	return cache.NewInformerWithOptions(cache.InformerOptions{
-		// The client may be a fake, which cannot do all that an API server can; this asks it.
+		// A fake client doesn't support WatchList. This tells the informer, which then sends a list request instead.
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(listWatch, client),
 		ObjectType:    &corev1.Pod{},
 		Handler:       handler,
 	})
 }
 
-// LogPods logs on which Node each Pod is.
+// LogPods returns a handler that logs which Node each Pod runs on.
 func LogPods(logger klog.Logger) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
@@ -45,9 +45,9 @@ func LogPods(logger klog.Logger) cache.ResourceEventHandler {
 			logger.Info("onUpdate", "pod", klog.KObj(pod), "node", pod.Spec.NodeName)
 		},
 		DeleteFunc: func(object any) {
-			// Not always a *Pod: if the watch missed the deletion, all we get is a tombstone.
+			// If the informer missed the delete event, the object is a tombstone instead of a *Pod.
 			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				logger.Info("onDelete, missed", "pod", tombstone.Key)
+				logger.Info("onDelete, final state unknown", "pod", tombstone.Key)
 				return
 			}
 			pod := object.(*corev1.Pod)

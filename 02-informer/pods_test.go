@@ -11,10 +11,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// watchPods runs the informer that is put together by hand, and returns its store and what stops it.
-func (w *world) watchPods() (store cache.Store, stop func()) {
-	ctx, cancel := context.WithCancel(w.context())
-	store, controller := WatchPods(w.Clientset, namespace, LogPods(klog.FromContext(ctx)))
+// watchPods starts the informer that is built by hand, and returns its store and a function that stops it.
+func (c *fakeCluster) watchPods() (store cache.Store, stop func()) {
+	ctx, cancel := context.WithCancel(c.context())
+	store, controller := WatchPods(c.Clientset, namespace, LogPods(klog.FromContext(ctx)))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -27,26 +27,26 @@ func (w *world) watchPods() (store cache.Store, stop func()) {
 	}
 }
 
-func TestTheHandMadeInformerTellsWhatHappensToPods(t *testing.T) {
+func TestHandmadeInformerLogsPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.startPods("frontend-1")
-		w.write(newPod("mall", "elsewhere-1", "frontend"))
-		store, stop := w.watchPods()
+		cluster := newFakeCluster(t)
+		cluster.createPods("frontend-1")
+		cluster.write(newPod("mall", "elsewhere-1", "frontend"))
+		store, stop := cluster.watchPods()
 		defer stop()
 		require.Equal(t, []string{"shop/frontend-1"}, store.ListKeys())
 
-		waiting := newPod(namespace, "frontend-2", "frontend")
-		waiting.Spec.NodeName = ""
-		w.write(waiting)
-		w.write(newPod("mall", "elsewhere-2", "frontend"))
-		later(time.Minute)
-		waiting.Spec.NodeName = "node-1"
-		w.write(waiting)
-		later(time.Minute)
+		pending := newPod(namespace, "frontend-2", "frontend")
+		pending.Spec.NodeName = ""
+		cluster.write(pending)
+		cluster.write(newPod("mall", "elsewhere-2", "frontend"))
+		advance(time.Minute)
+		pending.Spec.NodeName = "node-1"
+		cluster.write(pending)
+		advance(time.Minute)
 		require.ElementsMatch(t, []string{"shop/frontend-1", "shop/frontend-2"}, store.ListKeys())
-		w.remove(waiting)
-		later(time.Minute)
+		cluster.remove(pending)
+		advance(time.Minute)
 		require.Equal(t, []string{"shop/frontend-1"}, store.ListKeys())
 		require.Equal(t, []string{
 			"onAdd pod=shop/frontend-1 node=node-0",
@@ -54,27 +54,27 @@ func TestTheHandMadeInformerTellsWhatHappensToPods(t *testing.T) {
 			"onUpdate pod=shop/frontend-2 node=node-1",
 			"onUpdate pod=shop/frontend-2 node=node-1",
 			"onDelete pod=shop/frontend-2 node=node-1",
-		}, w.said("on"))
+		}, cluster.logged("on"))
 	})
 }
 
-func TestTheHandMadeInformerSaysThatItMissedADeletion(t *testing.T) {
+func TestHandmadeInformerLogsMissedDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.startPods("frontend-1", "frontend-2")
-		store, stop := w.watchPods()
+		cluster := newFakeCluster(t)
+		cluster.createPods("frontend-1", "frontend-2")
+		store, stop := cluster.watchPods()
 		defer stop()
-		w.breakWatch("pods")
-		w.remove(newPod(namespace, "frontend-1", "frontend"))
-		later(time.Minute)
+		cluster.breakWatch("pods")
+		cluster.remove(newPod(namespace, "frontend-1", "frontend"))
+		advance(time.Minute)
 		require.Equal(t, []string{"shop/frontend-2"}, store.ListKeys())
-		require.Equal(t, []string{"onDelete, missed pod=shop/frontend-1"}, w.said("onDelete"))
+		require.Equal(t, []string{"onDelete, final state unknown pod=shop/frontend-1"}, cluster.logged("onDelete"))
 	})
 }
 
-func TestTheHandMadeInformerKnowsTombstonesWithoutAPod(t *testing.T) {
-	w := newWorld(t)
-	handler := LogPods(klog.FromContext(w.context()))
+func TestHandmadeInformerHandlesTombstoneWithoutPod(t *testing.T) {
+	cluster := newFakeCluster(t)
+	handler := LogPods(klog.FromContext(cluster.context()))
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "shop/frontend-1"})
-	require.Equal(t, []string{"onDelete, missed pod=shop/frontend-1"}, w.said("on"))
+	require.Equal(t, []string{"onDelete, final state unknown pod=shop/frontend-1"}, cluster.logged("on"))
 }

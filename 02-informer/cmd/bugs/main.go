@@ -1,10 +1,10 @@
-// Program bugs makes mistakes that many controllers have made, so that you can see what comes of them.
-// It works in the namespace of the kubeconfig's current context, as kubectl does, and changes nothing
-// there.
+// Program bugs demonstrates three common bugs of controllers. Like kubectl, it works in the namespace of the
+// kubeconfig's current context. It changes nothing there.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// bugs are the mistakes: each has a file of its own.
+// bugs maps the argument to the bug. Each bug has a file of its own.
 var bugs = map[string]func(ctx context.Context, client kubernetes.Interface, namespace string) error{
 	"mutation":  mutation,
 	"unsynced":  unsynced,
@@ -34,7 +34,7 @@ func main() {
 func run(ctx context.Context) error {
 	bug, ok := bugs[strings.Join(os.Args[1:], " ")]
 	if !ok {
-		return fmt.Errorf("name one: mutation, unsynced or tombstone")
+		return errors.New("name one bug: mutation, unsynced or tombstone")
 	}
 	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil)
 	config, err := kubeconfig.ClientConfig()

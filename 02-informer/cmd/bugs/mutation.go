@@ -10,14 +10,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// mutation writes to an object that it got from an informer. It wants to send the Pod somewhere with one
-// more label; but the Pod is not its own. It belongs to everyone who reads that cache.
+// mutation sets a label on a Pod that it got from an informer. But the Pod is not a copy: every other reader of the
+// cache has a pointer to the same object.
 func mutation(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
 	pods := factory.Core().V1().Pods()
 	_, err := pods.TypedInformer().AddTypedEventHandler(coreinformers.PodHandlerFuncs{
 		AddFunc: func(pod *corev1.Pod) {
-			pod.Labels["seen"] = "yes" // the cure: pod = pod.DeepCopy(), one line above
+			pod.Labels["seen"] = "yes" // the fix: pod = pod.DeepCopy(), one line above
 		},
 	})
 	if err != nil {
@@ -28,7 +28,7 @@ func mutation(ctx context.Context, client kubernetes.Interface, namespace string
 	if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 		return err
 	}
-	fmt.Println("in step, and nothing seems wrong")
+	fmt.Println("caches synced, and nothing seems wrong")
 	<-ctx.Done()
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// tombstone believes that what is deleted is always a Pod. It is one as long as the watch sees the deletion.
+// tombstone assumes that OnDelete always gets a Pod. It gets a tombstone if the watch missed the delete event.
 func tombstone(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	logger := klog.FromContext(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
@@ -28,7 +28,7 @@ func tombstone(ctx context.Context, client kubernetes.Interface, namespace strin
 	if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 		return err
 	}
-	logger.Info("In step")
+	logger.Info("Caches synced")
 	<-ctx.Done()
 	return nil
 }

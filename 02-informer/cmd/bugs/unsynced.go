@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// unsynced believes a cache that has not been filled yet.
+// unsynced reads from a cache before it has synced.
 func unsynced(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
@@ -23,13 +23,13 @@ func unsynced(ctx context.Context, client kubernetes.Interface, namespace string
 	if err != nil {
 		return err
 	}
-	fmt.Printf("the lister, at once:      %d Pods\n", len(cached)) // Here a controller would clean up after them.
+	fmt.Printf("lister, before the sync:  %d Pods\n", len(cached)) // A controller would clean up for deleted Pods here.
 
 	live, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	fmt.Printf("the API server:           %d Pods\n", len(live.Items))
+	fmt.Printf("API server:               %d Pods\n", len(live.Items))
 
 	if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 		return err
@@ -37,6 +37,6 @@ func unsynced(ctx context.Context, client kubernetes.Interface, namespace string
 	if cached, err = lister.List(labels.Everything()); err != nil {
 		return err
 	}
-	fmt.Printf("the lister, once synced:  %d Pods\n", len(cached))
+	fmt.Printf("lister, after the sync:   %d Pods\n", len(cached))
 	return nil
 }

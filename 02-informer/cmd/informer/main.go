@@ -30,18 +30,18 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; without one, the account of the Pod that this runs in")
-	namespace := flag.String("namespace", "", "namespace to work in; Pods are deleted there (required)")
-	resync := flag.Duration("resync", 0, "how often the handlers are called again with everything there is; 0 for never")
+	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; if empty, use the ServiceAccount of the Pod that this runs in")
+	namespace := flag.String("namespace", "", "the only namespace whose Pods are deleted (required)")
+	resync := flag.Duration("resync", 0, "resync period: how often the informers call their handlers again for every object; 0 for never")
 	klog.InitFlags(nil)
 	flag.Parse()
 	switch {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	case *namespace == "":
-		return errors.New("--namespace is missing; name the namespace whose Pods may be deleted")
+		return errors.New("--namespace is required: the namespace whose Pods may be deleted")
 	case *resync < 0:
-		return fmt.Errorf("--resync is %s; it must not be less than 0", *resync)
+		return fmt.Errorf("--resync is %s; it must not be negative", *resync)
 	}
 
 	config, err := clientConfig(*kubeconfig)
@@ -52,9 +52,9 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := look(ctx, client, config.Host, *namespace); err != nil {
+	if err := checkNamespace(ctx, client, config.Host, *namespace); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop before there was anything to do
+			return nil // stopped before it started
 		}
 		return err
 	}
@@ -63,25 +63,25 @@ func run(ctx context.Context) error {
 	return controller.Run(ctx)
 }
 
-// look asks once whether the API server answers and the namespace is there. An informer would not say: it
-// tries for ever, and a namespace that does not exist has no Pods.
-func look(ctx context.Context, client kubernetes.Interface, host, namespace string) error {
+// checkNamespace checks that the API server is reachable and that the namespace exists. An informer would report
+// neither: it retries forever, and to list the Pods of a namespace that doesn't exist is not an error.
+func checkNamespace(ctx context.Context, client kubernetes.Interface, host, namespace string) error {
 	_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no namespace %q on %s; make it, or name another with --namespace", namespace, host)
+		return fmt.Errorf("there is no namespace %q on %s; create it, or pass another one with --namespace", namespace, host)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("may not see namespace %q; is it there, and with the rights of manifests/rbac.yaml? %w", namespace, err)
+		return fmt.Errorf("no permission to get namespace %q; does it exist, and has manifests/rbac.yaml been applied to it? %w", namespace, err)
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
-		return fmt.Errorf("look for namespace %q on %s: %w", namespace, host, err)
+		return fmt.Errorf("get namespace %q on %s: %w", namespace, host, err)
 	}
-	return fmt.Errorf("the API server at %s does not answer; is it the right one, and is it up? %w", host, err)
+	return fmt.Errorf("the API server at %s does not answer; is the address right, and is the server running? %w", host, err)
 }
 
-// clientConfig returns who we are to the API server: what a kubeconfig says or, in a Pod, its
-// ServiceAccount.
+// clientConfig returns the API server's address and the credentials to use: those of the kubeconfig or, without
+// one, those of the Pod's ServiceAccount.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

@@ -1,5 +1,5 @@
-// Program pods logs on which Node each Pod is, with an informer that is put together by hand. It works
-// in the namespace of the kubeconfig's current context, as kubectl does.
+// Program pods logs which Node each Pod runs on, with an informer that is built by hand. Like kubectl, it works in
+// the namespace of the kubeconfig's current context.
 package main
 
 import (
