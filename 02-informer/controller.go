@@ -46,7 +46,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	inNamespace := informers.WithNamespace(c.Namespace)
 	podFactory := informers.NewSharedInformerFactoryWithOptions(c.Client, c.Resync, inNamespace)
-	// With the field selector, the API server sends this ConfigMap only, and RBAC may allow it by name.
+	// With the field selector, the API server sends this ConfigMap only, and RBAC can allow access to it by name.
 	configFactory := informers.NewSharedInformerFactoryWithOptions(c.Client, c.Resync, inNamespace,
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, ConfigName).String()

@@ -36,7 +36,7 @@ func run(ctx context.Context) error {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig")
 	iterations := flag.Int("iterations", 5, "number of iterations of the loop to measure")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bill [--iterations 5] RESOURCE...\nIn each iteration, the loop must send exactly one GET for the first resource: it counts the iterations.")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bill [--iterations 5] RESOURCE...\nThe loop must send exactly one GET for the first resource in each iteration.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
