@@ -1,0 +1,106 @@
+package repository
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/gobuild"
+	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/play"
+	"example.com/controllers/harness/testinput"
+	"example.com/controllers/harness/torture"
+)
+
+func TestMain(m *testing.M) {
+	guard.Main()
+	os.Exit(m.Run())
+}
+
+// The scenario of the page "Your controller" is one that torture accepts, beside the manifests that it names.
+func TestYourScenario(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	path := filepath.Join(root, "docs", "your-controller.yaml")
+	source, err := os.ReadFile(path)
+	require.NoError(t, err)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "your-controller.md"))
+	require.NoError(t, err)
+	testinput.Declare(path, filepath.Join(root, "docs", "your-controller.md"))
+	require.Contains(t, string(page), "```yaml your-controller.yaml\n"+string(source)+"```\n", "the page shows the whole file")
+
+	dir := t.TempDir()
+	for _, manifest := range []string{"frontend.yaml", "manifests/rbac.yaml"} {
+		file := filepath.Join(dir, manifest)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+	}
+	file := filepath.Join(dir, "scenario.yaml")
+	require.NoError(t, os.WriteFile(file, source, 0o600))
+	scenario, err := torture.Read(file)
+	require.NoError(t, err)
+	require.Equal(t, "my-controller", scenario.Account)
+	require.NotEmpty(t, scenario.Steps)
+	require.NotRegexp(t, `(: |- |\[)[&*]\w|: >`, string(source), "a first scenario has no YAML anchors, and no folded lines")
+}
+
+// The commands of the page "Your controller" do what the page says, from a copy of the lesson to torture.
+func TestYourController(t *testing.T) {
+	if testing.Short() {
+		t.Skip("torture takes about a minute")
+	}
+	t.Parallel()
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	page, err := play.Read(filepath.Join(root, "docs", "your-controller.md"))
+	require.NoError(t, err)
+	lessons, err := filepath.Glob(filepath.Join(root, "[0-9][0-9]-*"))
+	require.NoError(t, err)
+	testinput.Declare(lessons...)
+	c, err := cluster.Shared()
+	require.NoError(t, err)
+	workshop, err := gobuild.Build(t.Context(), gobuild.Workshop(filepath.Join(root, "harness")), os.Stderr)
+	require.NoError(t, err)
+	env, err := gobuild.Env(t.Context())
+	require.NoError(t, err)
+
+	// What "make up" and "make env" do, and where the reader stands.
+	scratch := t.TempDir()
+	env = append(env, c.Env(scratch)...)
+	path := []string{filepath.Dir(workshop), os.Getenv("PATH")}
+	if c.Kubectl != "" {
+		path = append([]string{c.Kubectl}, path...)
+	}
+	env = append(env, "PATH="+strings.Join(path, string(os.PathListSeparator)))
+	page.Parts = append([]play.Part{{Steps: []play.Step{{Command: "cd .."}}}}, page.Parts...)
+
+	var screen screen
+	player := play.Player{Out: &screen, Scratch: scratch, Limit: 10 * time.Minute, Env: env}
+	_, err = player.Play(t.Context(), page)
+	require.NoError(t, err, "%s", screen.String())
+}
+
+// screen is what a page is shown on. What the page has started may still write to it when the page has ended.
+type screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *screen) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(text)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
