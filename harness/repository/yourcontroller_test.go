@@ -34,7 +34,8 @@ func TestYourScenario(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "your-controller.md"))
 	require.NoError(t, err)
 	testinput.Declare(path, filepath.Join(root, "docs", "your-controller.md"))
-	require.Contains(t, string(page), "```yaml your-controller.yaml\n"+string(source)+"```\n", "the page shows the whole file")
+	shown := strings.Contains(string(page), "```yaml your-controller.yaml\n"+string(source)+"```\n")
+	require.True(t, shown, "docs/your-controller.md must quote the whole of docs/your-controller.yaml")
 
 	dir := t.TempDir()
 	for _, manifest := range []string{"frontend.yaml", "manifests/rbac.yaml"} {
