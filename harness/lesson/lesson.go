@@ -46,8 +46,8 @@ type Lesson struct {
 // Name returns the name of the lesson's directory.
 func (l Lesson) Name() string { return filepath.Base(l.Dir) }
 
-// Page reads the lesson's page.
-func (l Lesson) Page() (*play.Page, error) { return play.Read(filepath.Join(l.Dir, "README.md")) }
+// PagePath returns the path of the lesson's page.
+func (l Lesson) PagePath() string { return filepath.Join(l.Dir, "README.md") }
 
 var directory = regexp.MustCompile(`^(\d\d)-`)
 
@@ -104,7 +104,7 @@ type Stage struct {
 
 	// Workshop is the path of the workshop's command, which pages may use; "" if there is none.
 	Workshop string
-	// Page is what [Stage.Play] plays; if it is nil, the lesson's page.
+	// Page is what [Stage.Play] plays; if it is nil, the lesson's page, whose quotes must then be what the files have.
 	Page *play.Page
 
 	client  kubernetes.Interface
@@ -210,7 +210,7 @@ func inTheWay(namespace *corev1.Namespace) string {
 func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Result, asked *history.History, err error) {
 	page := s.Page
 	if page == nil {
-		if page, err = s.Lesson.Page(); err != nil {
+		if page, err = play.Read(s.Lesson.PagePath()); err != nil {
 			return play.Result{}, nil, err
 		}
 	}

@@ -20,24 +20,25 @@
 //     waits for that line in its log. Such lines must come in the page's order; others may come
 //     between them. A command in the background that ends by itself fails the page.
 //
-// A code block whose info string is a language and a file name ("go controller.go") must stand in
-// that file, word for word; a line that is only "..." stands for lines left out. In one whose info string
-// is "diff OLD NEW", lines that start with "+" must stand in NEW, those that start with "-" in OLD, and
-// those that start with a space in both.
+// A code block whose info string is a language and a file name ("go controller.go") quotes that file:
+// its lines must be in the file, in order and without gaps; a line that is only "..." stands for lines left
+// out. In one whose info string is "diff OLD NEW", the lines that start with "+" must be in NEW, those that
+// start with "-" in OLD, and those that start with a space in both. [Read] insists on that;
+// [ReadEdited] shows the reader's own code instead.
 //
 // A line "<!-- env: NAME NAME -->" names variables of the caller's environment that the page's commands get. They
-// get no others, so that a page cannot reach a cluster or an account that it was not told of.
+// get no others, so a page cannot reach a cluster or an account that it was not told of.
 //
-// All else is prose.
+// Everything else is prose.
 package play
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -55,6 +56,8 @@ type Page struct {
 	Parts []Part
 	// Env names the variables of the caller's environment that the page's commands get.
 	Env []string
+	// Edited holds an error for each quote that differs from the file it quotes.
+	Edited []error
 }
 
 // Part is either prose or the commands of one console block.
@@ -83,8 +86,21 @@ func (p *Page) Commands() int {
 // Dir returns the directory that the page's commands run in.
 func (p *Page) Dir() string { return filepath.Dir(p.Path) }
 
-// Read reads a page and checks the code that it quotes.
+// Read reads a page. A quote that differs from the file it quotes is an error.
 func Read(path string) (*Page, error) {
+	page, err := ReadEdited(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(page.Edited...); err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// ReadEdited reads a page for somebody who may have edited the code that it quotes. In place of a quote that differs
+// from its file, the page has the file's own declarations of the same names, and a line that says so.
+func ReadEdited(path string) (*Page, error) {
 	testinput.Declare(path)
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -100,59 +116,43 @@ func Read(path string) (*Page, error) {
 func parse(path string, source []byte) (*Page, error) {
 	page := &Page{Path: path}
 	document := goldmark.DefaultParser().Parse(text.NewReader(source))
-	prose := 0 // where the prose that is not in a part yet begins
+	var edited strings.Builder // prose that is not in a part yet, up to offset prose of the source
+	prose := 0
 	flush := func(end int) {
-		text := envLine.ReplaceAllStringFunc(string(source[prose:end]), func(line string) string {
+		edited.Write(source[prose:end])
+		text := envLine.ReplaceAllStringFunc(edited.String(), func(line string) string {
 			page.Env = append(page.Env, strings.Fields(envLine.FindStringSubmatch(line)[1])...)
 			return ""
 		})
+		edited.Reset()
 		if text = strings.TrimSpace(text); text != "" {
 			page.Parts = append(page.Parts, Part{Prose: text})
 		}
 	}
 	err := ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		block, isFence := node.(*ast.FencedCodeBlock)
-		if !entering || !isFence {
+		if !entering || !isFence || block.Info == nil {
 			return ast.WalkContinue, nil
 		}
-		info := ""
-		if block.Info != nil {
-			info = string(block.Info.Segment.Value(source))
-		}
-		lines := segments(block.Lines(), source)
-		words := strings.Fields(info)
-		if len(words) == 0 {
+		info := strings.Fields(string(block.Info.Segment.Value(source)))
+		if len(info) == 0 {
 			return ast.WalkSkipChildren, nil
 		}
-		if words[0] != "console" {
-			var err error
-			switch {
-			case len(words) == 2:
-				err = quoted(page.Dir(), words[1], lines)
-			case len(words) == 3 && words[0] == "diff":
-				err = errors.Join(quoted(page.Dir(), words[1], side(lines, "-")), quoted(page.Dir(), words[2], side(lines, "+")))
+		line := lineOf(source, block.Info.Segment.Start)
+		begin, end := extent(block, source)
+		if info[0] != "console" {
+			own, err := checkQuote(page.Dir(), info, segments(block.Lines(), source))
+			if err == nil {
+				return ast.WalkSkipChildren, nil
 			}
-			if err != nil {
-				return ast.WalkStop, fmt.Errorf("%s:%d: %w", path, lineOf(source, block.Info.Segment.Start), err)
-			}
+			page.Edited = append(page.Edited, fmt.Errorf("%s:%d: %w", path, line, err))
+			edited.Write(source[prose:begin])
+			indent := source[begin : begin+bytes.IndexFunc(source[begin:], func(r rune) bool { return r != ' ' && r != '\t' })]
+			edited.WriteString(string(indent) + strings.ReplaceAll(own, "\n", "\n"+string(indent)) + "\n")
+			prose = end
 			return ast.WalkSkipChildren, nil
 		}
-		infoStart := block.Info.Segment.Start
-		begin := strings.LastIndexByte(string(source[:infoStart]), '\n') + 1
-		end := infoStart + len(info)
-		if count := block.Lines().Len(); count > 0 {
-			end = block.Lines().At(count - 1).Stop
-		}
-		if newline := strings.IndexByte(string(source[end:]), '\n'); newline >= 0 && block.Lines().Len() == 0 {
-			end += newline + 1
-		}
-		// The line of the closing fence.
-		if newline := strings.IndexByte(string(source[end:]), '\n'); newline >= 0 {
-			end += newline + 1
-		} else {
-			end = len(source)
-		}
-		steps, err := parseSteps(lines, lineOf(source, infoStart)+1)
+		steps, err := parseSteps(segments(block.Lines(), source), line+1)
 		if err != nil {
 			return ast.WalkStop, fmt.Errorf("%s:%w", path, err)
 		}
@@ -166,6 +166,23 @@ func parse(path string, source []byte) (*Page, error) {
 	}
 	flush(len(source))
 	return page, nil
+}
+
+// extent returns where the lines of a code block begin and end in the source, its fences included.
+func extent(block *ast.FencedCodeBlock, source []byte) (begin, end int) {
+	nextLine := func(offset int) int {
+		if newline := bytes.IndexByte(source[offset:], '\n'); newline >= 0 {
+			return offset + newline + 1
+		}
+		return len(source)
+	}
+	info := block.Info.Segment
+	begin = bytes.LastIndexByte(source[:info.Start], '\n') + 1
+	end = nextLine(info.Stop)
+	if count := block.Lines().Len(); count > 0 {
+		end = block.Lines().At(count - 1).Stop
+	}
+	return begin, nextLine(end) // the closing fence
 }
 
 var envLine = regexp.MustCompile(`(?m)^<!-- env: ([A-Za-z0-9_ ]+) -->$`)
@@ -207,63 +224,4 @@ func parseSteps(lines []string, first int) ([]Step, error) {
 		steps[i].Command = command
 	}
 	return steps, nil
-}
-
-// side returns one side of a diff: the lines that start with sign, and those that both sides have.
-func side(diff []string, sign string) []string {
-	var lines []string
-	for _, line := range diff {
-		text, ours := strings.CutPrefix(line, sign)
-		if ours || strings.HasPrefix(line, " ") || line == "" || line == anything {
-			lines = append(lines, text)
-		}
-	}
-	return lines
-}
-
-// quoted checks that lines stand in the file, in order and without gaps but those that "..." stands
-// for.
-func quoted(dir, file string, lines []string) error {
-	testinput.Declare(filepath.Join(dir, file))
-	source, err := os.ReadFile(filepath.Join(dir, file))
-	if err != nil {
-		return fmt.Errorf("the page quotes %s: %w", file, err)
-	}
-	trim := func(lines []string) []string {
-		out := slices.Clone(lines)
-		for i := range out {
-			out[i] = strings.TrimSpace(out[i])
-		}
-		return out
-	}
-	rest := trim(strings.Split(string(source), "\n"))
-	var piece []string
-	take := func() error {
-		at := indexLines(rest, piece)
-		if at < 0 {
-			return fmt.Errorf("the page quotes what is not in %s:\n  %s", file, strings.Join(piece, "\n  "))
-		}
-		rest, piece = rest[at+len(piece):], nil
-		return nil
-	}
-	for _, line := range trim(lines) {
-		if line != "..." && line != "// ..." {
-			piece = append(piece, line)
-			continue
-		}
-		if err := take(); err != nil {
-			return err
-		}
-	}
-	return take()
-}
-
-// indexLines returns where piece stands in lines, or -1.
-func indexLines(lines, piece []string) int {
-	for at := 0; at+len(piece) <= len(lines); at++ {
-		if slices.Equal(lines[at:at+len(piece)], piece) {
-			return at
-		}
-	}
-	return -1
 }

@@ -117,6 +117,59 @@ func TestReadChecksQuotedDiffs(t *testing.T) {
 	require.ErrorContains(t, quote(" func both() {\n }"), "not in old.go", "a gap that is not marked")
 }
 
+// A reader who has changed the code that a page quotes sees that code on the page, and can go on.
+func TestReadEditedShowsTheReadersOwnCode(t *testing.T) {
+	const source = `package code
+
+// first is the first.
+func first() {
+	println("mine")
+	return
+}
+
+func (c *Controller) run() error {
+	prepareEverything()
+	log("mine")
+	startTheWorkers()
+	return nil
+}
+
+type Controller struct {
+	mine int
+}
+`
+	for name, test := range map[string]struct{ info, quote, want string }{
+		"a function":              {"go code.go", "func first() {\n\treturn\n}", "You have changed code.go; this is your code:*\n\n```go\nfunc first() {\n\tprintln(\"mine\")\n\treturn\n}\n```"},
+		"its comment too":         {"go code.go", "// first is it.\nfunc first() {\n\t...\n}", "```go\n// first is the first.\nfunc first() {"},
+		"the start of a function": {"go code.go", "func first() {\n\tprintln(1)", "```go\nfunc first() {\n\tprintln(\"mine\")\n\treturn\n}\n```"},
+		"a method and a type":     {"go code.go", "type Controller struct{}\n...\nfunc (c *Controller) run() {}", "type Controller struct {\n\tmine int\n}\n\nfunc (c *Controller) run() error {"},
+		"a part of a function":    {"go code.go", "\tprepareEverything()\n\tstartTheWorkers()", "```go\n\tprepareEverything()\n\tlog(\"mine\")\n\tstartTheWorkers()\n```"},
+		"what is gone":            {"go code.go", "func second() {}", "this is what the page quotes. Yours is in that file:*\n\n```go code.go\nfunc second() {}\n```"},
+		"a missing file":          {"go gone.go", "func first() {}", "There is no gone.go any more; this is what the page quotes:*\n\n```go gone.go\nfunc first() {}\n```"},
+		"another language":        {"yaml x.yaml", "name: x", "this is what the page quotes. Yours is in that file:*\n\n```yaml x.yaml\nname: x\n```"},
+		"a difference":            {"diff code.go x.yaml", "-func first() {\n+y", "You have changed code.go or x.yaml; this is what the page quotes:*\n\n```diff code.go x.yaml\n-func first() {\n+y\n```"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := write(t, "Before.\n\n'''"+test.info+"\n"+test.quote+"\n'''\n\nAfter.\n\n'''console\n$ true\n'''\n")
+			for file, text := range map[string]string{"code.go": source, "x.yaml": "name: y\n"} {
+				require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), file), []byte(text), 0o600))
+			}
+			_, err := Read(path)
+			require.Error(t, err, "the tests insist")
+
+			page, err := ReadEdited(path)
+			require.NoError(t, err)
+			require.Len(t, page.Edited, 1)
+			require.ErrorContains(t, page.Edited[0], "README.md:3: the page quotes ")
+			require.Len(t, page.Parts, 2)
+			prose := page.Parts[0].Prose
+			require.Contains(t, prose, test.want)
+			require.True(t, strings.HasPrefix(prose, "Before.\n\n*") && strings.HasSuffix(prose, "```\n\nAfter."), "%s", prose)
+			require.Equal(t, 1, page.Commands())
+		})
+	}
+}
+
 func TestJobName(t *testing.T) {
 	for command, want := range map[string]string{
 		"naive-loop":                              "naive-loop",

@@ -70,7 +70,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	page, err := l.Page()
+	page, err := play.ReadEdited(l.PagePath())
 	if err != nil {
 		return err
 	}

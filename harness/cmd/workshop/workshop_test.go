@@ -141,6 +141,18 @@ func TestLesson(t *testing.T) {
 	r.requireNothingLeft()
 }
 
+// Pages invite the reader to change the code that they quote.
+func TestLessonWhoseCodeTheReaderHasChanged(t *testing.T) {
+	r := newRepository(t, "$ true", "```", "", "It does this:", "", "```go mini.go", "func mini() {", "\tdoThis()", "}")
+	r.write("01-mini/mini.go", "package mini\n\nfunc mini() {\n\tdoThat()\n}\n")
+	out, status := r.workshop("", "lesson", "1")
+	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "You have changed mini.go; this is your code:")
+	require.Contains(t, out, "doThat()")
+	require.NotContains(t, out, "doThis()")
+	require.Contains(t, out, "Lesson 1 is over: 1 commands")
+}
+
 func TestLessonThatIsWrong(t *testing.T) {
 	for name, test := range map[string]struct {
 		console []string
