@@ -32,6 +32,8 @@ type Player struct {
 	Limit time.Duration
 	// Grace is how long a background command may take to end when it is asked to: 10 seconds if it is 0.
 	Grace time.Duration
+
+	screen *screen // made when it is first needed
 }
 
 // Result says what was played.
@@ -56,11 +58,19 @@ func (e *MismatchError) Error() string {
 // Introduce shows what stands before the first command of a page, and takes it off the page. It is for the time in
 // which nothing can be played yet.
 func (p *Player) Introduce(page *Page) {
-	screen := newScreen(p.Out)
+	screen := p.display()
 	for len(page.Parts) > 0 && page.Parts[0].Prose != "" {
-		screen.prose(page.Parts[0].Prose)
+		screen.prose(page.Dir(), page.Parts[0].Prose)
 		page.Parts = page.Parts[1:]
 	}
+}
+
+// display returns the screen, which is the same for the introduction and the rest.
+func (p *Player) display() *screen {
+	if p.screen == nil {
+		p.screen = newScreen(p.Out, terminalOf(p.Out))
+	}
+	return p.screen
 }
 
 // Play plays a page from top to bottom. Whatever happens, nothing that it started is left when it
@@ -76,10 +86,8 @@ func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error
 	if err != nil {
 		return result, err
 	}
-	run := &performance{
-		Player: *p, page: page, shell: shell,
-		screen: newScreen(p.Out), jobs: map[string]*job{},
-	}
+	p.display()
+	run := &performance{Player: *p, page: page, shell: shell, jobs: map[string]*job{}}
 	ctx, run.cancel = context.WithCancelCause(ctx)
 	defer run.cancel(nil)
 	if run.Limit == 0 {
@@ -98,10 +106,9 @@ func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error
 // performance is one page being played.
 type performance struct {
 	Player
-	page   *Page
-	shell  *shell
-	screen *screen
-	jobs   map[string]*job
+	page  *Page
+	shell *shell
+	jobs  map[string]*job
 	// started counts the commands in the background, of which several may have the same name.
 	started int
 	cancel  context.CancelCauseFunc // with a jobEndedError when a job ends by itself
@@ -110,7 +117,7 @@ type performance struct {
 func (p *performance) all(ctx context.Context, result *Result) error {
 	for _, part := range p.page.Parts {
 		if part.Prose != "" {
-			p.screen.prose(part.Prose)
+			p.screen.prose(p.page.Dir(), part.Prose)
 		}
 		for _, step := range part.Steps {
 			p.screen.command(step)

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	}
 	// The guards are this binary too, and one with the race detector takes a second to end.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	goleak.VerifyTestMain(m)
+	// The syntax highlighter's clock, which stops by itself.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
 }
 
 // playAlone is this test binary as a program that plays a page.
