@@ -25,8 +25,9 @@ type Player struct {
 	// Scratch is a directory for what the player has to write. The caller makes and removes it; when
 	// this process is killed, the guard does.
 	Scratch string
-	// BeforeCommand, if it is there, is called before each command is run, after it was shown.
-	BeforeCommand func(context.Context) error
+	// Pause, if set, waits for the reader. It is called before each command, and before prose would scroll off the
+	// screen; a prompt has been shown then. It returns [ErrQuit] to end the page there.
+	Pause func(context.Context) error
 	// Limit is how long a command, or the wait for a line of a log, may take: five minutes if it is 0.
 	// It is there for pages that hang, not for slow machines.
 	Limit time.Duration
@@ -55,14 +56,37 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("%s: %s\n  $ %s\n%s", e.Where, e.Reason, e.Command, indent(e.Diff))
 }
 
-// Introduce shows what stands before the first command of a page, and takes it off the page. It is for the time in
-// which nothing can be played yet.
-func (p *Player) Introduce(page *Page) {
+// ErrQuit is returned by [Player.Pause], and then by [Player.Play], when the reader does not want to go on.
+var ErrQuit = errors.New("the reader has quit")
+
+// The prompts of a pause.
+const (
+	runPrompt  = "Enter: run this · q: quit"
+	readPrompt = "Enter: read on · q: quit"
+)
+
+// Introduce shows what comes before the first command of a page, and takes it off the page: something to read while
+// the cluster starts.
+func (p *Player) Introduce(ctx context.Context, page *Page) error {
 	screen := p.display()
 	for len(page.Parts) > 0 && page.Parts[0].Prose != "" {
-		screen.prose(page.Dir(), page.Parts[0].Prose)
+		err := screen.prose(page.Dir(), page.Parts[0].Prose, func() error { return p.pause(ctx, readPrompt) })
+		if err != nil {
+			return err
+		}
 		page.Parts = page.Parts[1:]
 	}
+	return nil
+}
+
+// pause shows a prompt and waits for the reader.
+func (p *Player) pause(ctx context.Context, prompt string) error {
+	if p.Pause == nil {
+		return nil
+	}
+	p.screen.prompt(prompt)
+	defer p.screen.clearPrompt()
+	return p.Pause(ctx)
 }
 
 // display returns the screen, which is the same for the introduction and the rest.
@@ -117,14 +141,17 @@ type performance struct {
 func (p *performance) all(ctx context.Context, result *Result) error {
 	for _, part := range p.page.Parts {
 		if part.Prose != "" {
-			p.screen.prose(p.page.Dir(), part.Prose)
+			p.sumUpLogs()
+			err := p.screen.prose(p.page.Dir(), part.Prose, func() error { return p.pause(ctx, readPrompt) })
+			if err != nil {
+				return err
+			}
 		}
 		for _, step := range part.Steps {
+			p.sumUpLogs()
 			p.screen.command(step)
-			if p.BeforeCommand != nil {
-				if err := p.BeforeCommand(ctx); err != nil {
-					return err
-				}
+			if err := p.pause(ctx, runPrompt); err != nil {
+				return err
 			}
 			if err := p.step(ctx, step); err != nil {
 				return err
@@ -134,6 +161,25 @@ func (p *performance) all(ctx context.Context, result *Result) error {
 		}
 	}
 	return nil
+}
+
+// pause is [Player.pause] without the logs of background commands, which are shown after it.
+func (p *performance) pause(ctx context.Context, prompt string) error {
+	if p.Pause == nil {
+		return nil
+	}
+	for _, job := range p.jobs {
+		job.hold()
+		defer job.release()
+	}
+	return p.Player.pause(ctx, prompt)
+}
+
+// sumUpLogs says how many lines of the logs were not shown, and lets the next ones be shown.
+func (p *performance) sumUpLogs() {
+	for _, job := range p.jobs {
+		job.sumUp()
+	}
 }
 
 // step runs a command and waits for what the page says of it.
@@ -228,15 +274,12 @@ func (p *performance) startJob(ctx context.Context, command string) error {
 			return err
 		}
 	}
-	job := &job{name: name, changed: make(chan struct{})}
+	job := &job{name: name, show: p.screen.log, allowance: logAllowance, changed: make(chan struct{})}
 	p.started++
 	file := fmt.Sprintf("%s-%d", name, p.started)
 	p.jobs[name] = job
 	return p.shell.background(ctx, file, command,
-		func(line string) {
-			p.screen.log(name, line)
-			job.add(line)
-		},
+		job.add,
 		func(status int) {
 			job.end(status)
 			if status >= 0 {
@@ -279,16 +322,65 @@ func jobName(command string) string {
 	return path.Base(words[0])
 }
 
+// How much of a log is shown, besides the lines that a page awaits.
+const (
+	logAllowance = 12 // lines from one command of the page to the next
+	lastWords    = 3  // lines at the end of a background command
+)
+
 // job is a command in the background. Its log only grows.
 type job struct {
 	name string
+	show func(name, line string)
 
-	mu      sync.Mutex
-	lines   []string
-	read    int           // lines[:read] have been asked for
-	done    bool          // there will be no more lines
-	status  int           // once done: of a command that ended by itself; -1 for one that was killed
-	changed chan struct{} // closed, and replaced, when any of these changes
+	mu        sync.Mutex
+	lines     []string
+	read      int           // lines[:read] have been asked for
+	shown     int           // lines[:shown] have been shown or summed up
+	allowance int           // so many more lines are shown as they come
+	held      bool          // nothing is shown
+	done      bool          // there will be no more lines
+	status    int           // once done: of a command that ended by itself; -1 for one that was killed
+	changed   chan struct{} // closed, and replaced, when lines or done change
+}
+
+// hold keeps the screen as it is until release.
+func (j *job) hold() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.held = true
+}
+
+// release shows what came since hold.
+func (j *job) release() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.held = false
+	j.showUpTo(len(j.lines), logAllowance)
+	j.allowance = logAllowance
+}
+
+// sumUp says how many lines were not shown, and renews the allowance.
+func (j *job) sumUp() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.showUpTo(len(j.lines), 0)
+	j.allowance = logAllowance
+}
+
+// showUpTo shows the last lines of lines[shown:end], and says how many came before them.
+func (j *job) showUpTo(end, last int) {
+	if skipped := end - last - j.shown; skipped > 0 {
+		lines := "lines"
+		if skipped == 1 {
+			lines = "line"
+		}
+		j.show(j.name, fmt.Sprintf("(%d more %s)", skipped, lines))
+		j.shown += skipped
+	}
+	for ; j.shown < end; j.shown++ {
+		j.show(j.name, j.lines[j.shown])
+	}
 }
 
 type jobEndedError struct{ job *job }
@@ -304,6 +396,10 @@ func (j *job) add(line string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines = append(j.lines, line)
+	if j.allowance > 0 && !j.held {
+		j.allowance--
+		j.showUpTo(len(j.lines), 1)
+	}
 	j.notify()
 }
 
@@ -311,6 +407,9 @@ func (j *job) end(status int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.done, j.status = true, status
+	if !j.held {
+		j.showUpTo(len(j.lines), lastWords)
+	}
 	j.notify()
 }
 
@@ -348,6 +447,7 @@ func (j *job) await(ctx context.Context, pattern string) error {
 			line := j.lines[j.read]
 			j.read++
 			if matchLine(pattern, line) {
+				j.showUpTo(j.read, 1)
 				j.mu.Unlock()
 				return nil
 			}

@@ -213,19 +213,60 @@ func TestCountsWhatItChecked(t *testing.T) {
 	require.NotZero(t, result.Duration)
 }
 
-func TestWaitsBeforeEachCommand(t *testing.T) {
-	var order []string
-	player := play.Player{BeforeCommand: func(context.Context) error {
-		order = append(order, "asked")
-		if len(order) == 2 {
-			return errors.New("enough")
+func TestPausesBeforeEachCommand(t *testing.T) {
+	pauses := 0
+	player := play.Player{Pause: func(context.Context) error {
+		if pauses++; pauses == 2 {
+			return play.ErrQuit
 		}
 		return nil
 	}}
 	screen, result, err := playText(t, t.Context(), player, console("$ echo first", "first", "$ echo second", "second"))
-	require.ErrorContains(t, err, "enough")
+	require.ErrorIs(t, err, play.ErrQuit)
 	require.Equal(t, 1, result.Commands)
-	require.True(t, strings.HasSuffix(screen, "first\n$ echo second\n"), "the command is shown before it is waited for: %q", screen)
+	const prompt = "Enter: run this · q: quit\n"
+	require.Equal(t, "$ echo first\n"+prompt+"first\n$ echo second\n"+prompt, screen, "a command is shown before the pause")
+}
+
+// While the reader reads, nothing moves; what was logged meanwhile comes after.
+func TestLogsWaitForTheReader(t *testing.T) {
+	dir := t.TempDir()
+	started, logged := filepath.Join(dir, "started"), filepath.Join(dir, "logged")
+	pauses := 0
+	player := play.Player{Pause: func(context.Context) error {
+		if pauses++; pauses == 2 {
+			require.NoError(t, os.WriteFile(started, []byte("\n"), 0o600))
+			waitForFile(logged)
+		}
+		return nil
+	}}
+	text := console(
+		"$ bash -c 'until [ -e "+started+" ]; do sleep 0.01; done; for i in $(seq 20); do echo line $i; done; echo > "+logged+"; sleep 300' &",
+		"$ echo hello", "hello", "bash | line 20", "$ true")
+	screen, _, err := playText(t, t.Context(), player, text)
+	require.NoError(t, err)
+	_, after, _ := strings.Cut(screen, "$ echo hello\nEnter: run this · q: quit\n")
+	require.NotContains(t, strings.TrimSuffix(screen, after), "bash | ", "%s", screen)
+	require.Contains(t, after, "bash | line 20\n")
+	require.Contains(t, after, "more lines)\n")
+}
+
+// A log that never stops leaves room for the page. The lines that the page awaits are always shown.
+func TestLongLogsAreSummedUp(t *testing.T) {
+	screen, _, err := playText(t, t.Context(), play.Player{}, console(
+		"$ bash -c 'for i in $(seq 100); do echo line $i; done; sleep 300' &",
+		"bash | line 50",
+		"bash | line 100",
+		"$ kill %1",
+	)+"The end.\n")
+	require.NoError(t, err)
+	_, log, _ := strings.Cut(screen, "&\n")
+	var want []string
+	for i := range 12 {
+		want = append(want, fmt.Sprintf("bash | line %d", i+1))
+	}
+	want = append(want, "bash | (37 more lines)", "bash | line 50", "bash | (49 more lines)", "bash | line 100", "$ kill %1")
+	require.Equal(t, want, strings.Split(log, "\n")[:len(want)])
 }
 
 func TestACommandThatDoesNotEndWhenAskedIsAnErrorAndIsKilled(t *testing.T) {

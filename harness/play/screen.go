@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -47,8 +48,9 @@ type screen struct {
 	commandStyle, faint lipgloss.Style
 	linked              map[string]bool // targets of links whose place has been shown
 
-	mu  sync.Mutex // guards out
-	out io.Writer
+	mu     sync.Mutex // guards the fields below
+	out    io.Writer
+	filled int // lines of the terminal that were written since the last prompt
 }
 
 func newScreen(out io.Writer, t terminal) *screen {
@@ -84,8 +86,9 @@ func plainStyle() glamourstyle.StyleConfig {
 	return style
 }
 
-// prose shows Markdown of a page in the directory dir.
-func (s *screen) prose(dir, markdown string) {
+// prose shows Markdown of a page in the directory dir. Before what has not been read yet would scroll off the screen, it
+// calls pause.
+func (s *screen) prose(dir, markdown string, pause func() error) error {
 	text := markdown
 	if s.renderer != nil {
 		if rendered, err := s.renderer.Render(s.simplify(dir, markdown)); err == nil {
@@ -96,7 +99,42 @@ func (s *screen) prose(dir, markdown string) {
 		text = ansi.Strip(text) // hyperlinks
 	}
 	text = strings.Trim(trailingSpace.ReplaceAllString(text, ""), "\n")
-	s.println("\n" + text + "\n")
+	for line := range strings.SplitSeq("\n"+text+"\n", "\n") {
+		if s.isFull() {
+			if err := pause(); err != nil {
+				return err
+			}
+		}
+		s.println(line)
+	}
+	return nil
+}
+
+// isFull reports whether a line more, and a prompt, would move the first line since the last prompt off the screen.
+func (s *screen) isFull() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rows > 0 && s.filled+2 > s.rows
+}
+
+// prompt shows a prompt, and leaves the cursor behind it on a terminal.
+func (s *screen) prompt(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprint(s.out, s.style(s.faint, text))
+	if s.columns == 0 {
+		fmt.Fprintln(s.out)
+	}
+}
+
+// clearPrompt removes the prompt, and the line break of whoever answered it, where that is possible.
+func (s *screen) clearPrompt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.filled = 0
+	if s.color {
+		fmt.Fprint(s.out, ansi.CursorUp(1)+"\r"+ansi.EraseScreenBelow)
+	}
 }
 
 func (s *screen) command(step Step) {
@@ -109,7 +147,22 @@ func (s *screen) command(step Step) {
 
 func (s *screen) output(line string) { s.println(line) }
 
-func (s *screen) log(name, line string) { s.println(s.style(s.faint, s.wrap(name+" | "+line))) }
+func (s *screen) log(name, line string) {
+	s.println(s.style(s.faint, s.wrap(name+" | "+shortenHeader(line))))
+}
+
+// klogHeader is what klog writes before a message: severity, date and time, process ID, file and line.
+var klogHeader = regexp.MustCompile(`^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^ ]+:\d+\] `)
+
+// shortenHeader leaves nothing of klog's header but the severity, and that only if it is worse than info.
+func shortenHeader(line string) string {
+	header := klogHeader.FindStringSubmatch(line)
+	if header == nil {
+		return line
+	}
+	severity := map[string]string{"W": "warning: ", "E": "error: ", "F": "fatal: "}[header[1]]
+	return severity + line[len(header[0]):]
+}
 
 func (s *screen) style(style lipgloss.Style, text string) string {
 	if !s.color {
@@ -155,4 +208,10 @@ func (s *screen) println(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fmt.Fprintln(s.out, text)
+	for line := range strings.SplitSeq(text, "\n") {
+		s.filled++
+		if s.columns > 0 {
+			s.filled += max(0, lipgloss.Width(line)-1) / s.columns
+		}
+	}
 }

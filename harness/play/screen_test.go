@@ -2,6 +2,7 @@ package play
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,7 +42,7 @@ func show(t *testing.T, terminal terminal, markdown string) string {
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	var out bytes.Buffer
-	newScreen(&out, terminal).prose(filepath.Join(here, "01-lesson"), strings.ReplaceAll(markdown, "'''", "```"))
+	require.NoError(t, newScreen(&out, terminal).prose(filepath.Join(here, "01-lesson"), strings.ReplaceAll(markdown, "'''", "```"), nil))
 	return out.String()
 }
 
@@ -100,6 +101,55 @@ func TestNoEscapeSequencesWhereTheyAreNotWanted(t *testing.T) {
 		t.Setenv("TERM", test.term)
 		t.Setenv("NO_COLOR", test.noColor)
 		require.Equal(t, test.want, mayColor(), "%+v", test)
+	}
+}
+
+// Prose stops before what has not been read scrolls off the screen.
+func TestProseIsPaged(t *testing.T) {
+	prose := strings.TrimSpace(strings.Repeat("A paragraph.\n\n", 20)) // 41 lines, with those around it
+	for name, test := range map[string]struct {
+		rows   int
+		output int // lines before the prose, of one and a half times the terminal's width
+		want   []int
+	}{
+		"a file":                  {0, 0, nil},
+		"a tall screen":           {60, 0, nil},
+		"a small screen":          {20, 0, []int{19, 38}},
+		"after some output":       {20, 5, []int{9, 28}},
+		"a screen full of output": {20, 30, []int{0, 19, 38}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			s := newScreen(&out, terminal{columns: 80, rows: test.rows})
+			for range test.output {
+				s.output(strings.Repeat("x", 120))
+			}
+			out.Reset()
+			var pauses []int // the lines of prose before each
+			require.NoError(t, s.prose(".", prose, func() error {
+				pauses = append(pauses, strings.Count(out.String(), "\n"))
+				s.clearPrompt()
+				return nil
+			}))
+			require.Equal(t, test.want, pauses)
+		})
+	}
+	quit := errors.New("quit")
+	require.ErrorIs(t, newScreen(&bytes.Buffer{}, terminal{columns: 80, rows: 20}).prose(".", prose, func() error { return quit }), quit)
+}
+
+// Half of each line of a controller's log is klog's header, which tells a reader of the page nothing.
+func TestLogsAreShownWithoutHeaders(t *testing.T) {
+	for line, want := range map[string]string{
+		`I1122 01:40:05.573404   30370 controller.go:112] "Pod" pod="shop/x"`: `loop | "Pod" pod="shop/x"`,
+		`W1122 01:40:05.573404 30370 reflector.go:9] "Watch"`:                 `loop | warning: "Watch"`,
+		`E1122 01:40:05.573404       7 controller.go:9] "Failed" err="x"`:     `loop | error: "Failed" err="x"`,
+		`Installed 2 things`: `loop | Installed 2 things`,
+		``:                   `loop | `,
+	} {
+		var out bytes.Buffer
+		newScreen(&out, terminal{}).log("loop", line)
+		require.Equal(t, want+"\n", out.String())
 	}
 }
 

@@ -55,7 +55,7 @@ what the page says. Everything that was started is stopped at the end.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.cluster, "cluster", "embedded", `where to play: "embedded" for a control plane of its own, "up" for the cluster of "workshop up", "context:NAME" for a context of your kubeconfig`)
 	flags.IntVar(&f.nodes, "nodes", 3, "number of simulated nodes of an embedded cluster")
-	flags.BoolVar(&f.step, "step", false, "wait for Enter before each command")
+	flags.BoolVar(&f.step, "step", false, "wait for Enter before each command, and when the screen is full; q ends the lesson")
 	flags.BoolVar(&f.keep, "keep", false, "leave the cluster up at the end, with what the lesson made")
 	flags.BoolVar(&f.yes, "yes", false, `do not ask before a "context:NAME" cluster is touched`)
 	return cmd
@@ -76,8 +76,13 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	}
 	input := bufio.NewReader(os.Stdin)
 	player := play.Player{Out: os.Stdout}
-	// The first time, the control plane has to be built, which takes minutes. There is something to read meanwhile.
-	player.Introduce(page)
+	if f.step {
+		player.Pause = func(ctx context.Context) error { return waitForEnter(ctx, input) }
+	}
+	// The first time, the control plane has to be built, which takes minutes. The introduction is to be read meanwhile.
+	if err := player.Introduce(ctx, page); err != nil {
+		return endedEarly(l, play.Result{}, page, err)
+	}
 
 	start := time.Now()
 	c, scratch, closeCluster, err := openCluster(ctx, root, f)
@@ -115,12 +120,9 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return err
 	}
 	stage.Page = page
-	if f.step {
-		player.BeforeCommand = func(ctx context.Context) error { return waitForEnter(ctx, input) }
-	}
 	result, asked, err := stage.Play(ctx, player)
 	if err != nil {
-		return err
+		return endedEarly(l, result, page, err)
 	}
 	fmt.Printf("\nLesson %d is over: %d commands, %d lines of output as the page says, %s.\n",
 		l.Number, result.Commands, result.Checked, result.Duration.Round(time.Second))
@@ -128,6 +130,15 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return err
 	}
 	fmt.Printf("\n%s\n", whatNext(root, l, f))
+	return nil
+}
+
+// endedEarly says where the reader has left a lesson, which is no error. Other errors it returns.
+func endedEarly(l lesson.Lesson, played play.Result, page *play.Page, err error) error {
+	if !errors.Is(err, play.ErrQuit) {
+		return err
+	}
+	fmt.Printf("\nYou left lesson %d after %d of %d commands.\n", l.Number, played.Commands, page.Commands())
 	return nil
 }
 
@@ -222,9 +233,12 @@ func ask(ctx context.Context, input *bufio.Reader, s *lesson.Stage) error {
 }
 
 func waitForEnter(ctx context.Context, input *bufio.Reader) error {
-	_, err := readLine(ctx, input)
-	if errors.Is(err, io.EOF) {
-		return errors.New("STEP=1 waits for Enter before each command, but standard input has ended")
+	answer, err := readLine(ctx, input)
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("STEP=1 (--step) waits for Enter, but standard input has ended")
+	case err == nil && answer == "q":
+		return play.ErrQuit
 	}
 	return err
 }

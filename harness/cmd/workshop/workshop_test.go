@@ -240,9 +240,14 @@ func TestStep(t *testing.T) {
 	r := newRepository(t, "$ echo one", "one", "$ echo two", "two")
 	out, status := r.workshop("\n\n", "lesson", "1", "--step")
 	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "$ echo two\nEnter: run this · q: quit\ntwo\n")
+	out, status = r.workshop("\nq\n", "lesson", "1", "--step")
+	require.Zero(t, status, "%s", out)
+	require.NotContains(t, out, "\ntwo\n")
+	require.Contains(t, out, "You left lesson 1 after 1 of 2 commands.")
 	out, status = r.workshop("\n", "lesson", "1", "--step")
 	require.Equal(t, 1, status)
-	require.Contains(t, out, "STEP=1 waits for Enter before each command, but standard input has ended")
+	require.Contains(t, out, "STEP=1 (--step) waits for Enter, but standard input has ended")
 	r.requireNothingLeft()
 }
 
