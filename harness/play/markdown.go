@@ -12,14 +12,19 @@ import (
 var trailingSpace = regexp.MustCompile(`(?m)[ \t]+$`)
 
 // simplify rewrites the Markdown of a page in dir to what the renderer shows well: lines that belong together joined,
-// links as text, and without colour, emphasis as the characters that mark it.
+// links as text, tabs in code as spaces (it takes a tab for one column, and pads lines accordingly), and without colour,
+// emphasis as the characters that mark it.
 func (s *screen) simplify(dir, markdown string) string {
 	lines := strings.Split(joinLines(markdown), "\n")
 	inFence := false
 	for i, line := range lines {
 		if isFence(line) {
 			inFence = !inFence
-		} else if !inFence {
+			continue
+		}
+		if inFence {
+			lines[i] = strings.ReplaceAll(line, "\t", "    ")
+		} else {
 			lines[i] = s.simplifyInline(dir, line)
 		}
 	}

@@ -325,6 +325,7 @@ func jobName(command string) string {
 // How much of a log is shown, besides the lines that a page awaits.
 const (
 	logAllowance = 12 // lines from one command of the page to the next
+	heldLines    = 6  // lines that came during a pause
 	lastWords    = 3  // lines at the end of a background command
 )
 
@@ -356,7 +357,7 @@ func (j *job) release() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.held = false
-	j.showUpTo(len(j.lines), logAllowance)
+	j.showUpTo(len(j.lines), heldLines)
 	j.allowance = logAllowance
 }
 

@@ -34,6 +34,7 @@ state* are in ` + "`*code*`" + ` and in [controller.go](controller.go). See
 
 '''go
 // **not emphasis**, [no link](x)
+	if err != nil {
 '''
 `
 
@@ -75,7 +76,9 @@ func TestProseFits(t *testing.T) {
 		{}, {columns: 60}, {columns: 100}, {columns: 200}, {columns: 60, color: true}, {columns: 100, color: true, dark: true},
 	} {
 		widest := 0
-		for line := range strings.SplitSeq(show(t, terminal, prosePage), "\n") {
+		text := show(t, terminal, prosePage)
+		require.NotContains(t, text, "\t", "nobody knows how wide a tab is")
+		for line := range strings.SplitSeq(text, "\n") {
 			widest = max(widest, lipgloss.Width(line))
 		}
 		limit := defaultProseWidth
