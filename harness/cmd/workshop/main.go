@@ -1,5 +1,5 @@
-// Program workshop is the command behind the Makefile: it plays lessons, keeps a cluster, runs commands
-// with one, and records what a controller says to it.
+// Program workshop is the command behind the Makefile: it plays lessons, runs a cluster, and records and disturbs what a
+// controller says to its API server.
 package main
 
 import (
@@ -43,7 +43,16 @@ func main() {
 	}
 }
 
-// exitStatus is the error of a command that has said all there is to say.
+// exitStatus is the error of a command that has already reported what is wrong.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// rerunUnderGuard runs this command again, with --guarded, under a guard.
+func rerunUnderGuard(ctx context.Context) error {
+	status, err := guard.Rerun(ctx, append([]string{os.Args[1], "--guarded"}, os.Args[2:]...)...)
+	if err == nil && status != 0 {
+		return exitStatus(status)
+	}
+	return err
+}

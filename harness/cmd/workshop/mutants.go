@@ -38,7 +38,7 @@ The exit status is 1 if a bug was not found, or for another reason.`,
 				return err
 			}
 			if !guarded {
-				return underGuard(cmd.Context())
+				return rerunUnderGuard(cmd.Context())
 			}
 			results, err := mutants.Run(cmd.Context(), o)
 			if err != nil {

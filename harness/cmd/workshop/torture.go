@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/torture"
 )
 
@@ -52,7 +47,7 @@ always hold, and what may differ from a run in which nothing goes wrong. It may 
 a Go program to build and run. Its fields are documented in harness/torture/scenario.go. The exit status is 1 if anything failed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !f.guarded {
-				return underGuard(cmd.Context())
+				return rerunUnderGuard(cmd.Context())
 			}
 			return runTorture(cmd.Context(), f, args)
 		},
@@ -72,75 +67,6 @@ a Go program to build and run. Its fields are documented in harness/torture/scen
 	_ = flags.MarkHidden("guarded")
 	_ = cmd.MarkFlagRequired("scenario")
 	return cmd
-}
-
-// underGuard runs this command again under a guard, which ends whatever it has started, however it ends.
-func underGuard(ctx context.Context) error {
-	scratch, err := os.MkdirTemp("", "workshop-torture-")
-	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
-	}
-	defer os.RemoveAll(scratch)
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find our own program: %w", err)
-	}
-	args := append([]string{os.Args[1], "--guarded"}, os.Args[2:]...)
-	cmd, err := guard.Command(scratch, self, args...)
-	if err != nil {
-		return err
-	}
-	null, err := os.Open(os.DevNull) // the file 3 that a guard hands on
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	cmd.ExtraFiles = []*os.File{null}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	alive, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	// A guard closes its output when the command has ended, and stays until we let it go.
-	var output errgroup.Group
-	for from, to := range map[*io.Writer]io.Writer{&cmd.Stdout: os.Stdout, &cmd.Stderr: os.Stderr} {
-		reader, writer, err := os.Pipe()
-		if err != nil {
-			return err
-		}
-		defer writer.Close()
-		*from = writer
-		output.Go(func() error {
-			defer reader.Close()
-			_, err := io.Copy(to, reader)
-			return err
-		})
-	}
-	err = cmd.Start()
-	for _, writer := range []io.Writer{cmd.Stdout, cmd.Stderr} {
-		writer.(*os.File).Close()
-	}
-	if err != nil {
-		return fmt.Errorf("start the guard: %w", err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- output.Wait() }()
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	_, _ = io.WriteString(alive, guard.Bye) // the guard may have been killed
-	alive.Close()
-	err = errors.Join(err, cmd.Wait())
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exitStatus(exit.ExitCode())
-	}
-	return err
 }
 
 func runTorture(ctx context.Context, f tortureFlags, command []string) error {
