@@ -20,6 +20,10 @@ const KubernetesVersion = "v1.37.1"
 // instead of building one. kubectl must be in the same directory.
 const ProgramVariable = "WORKSHOP_CONTROLPLANE"
 
+// RootVariable is the name of an environment variable with the directory of this repository, for commands that run
+// outside of it.
+const RootVariable = "WORKSHOP_ROOT"
+
 // programPath returns the path of the control plane's program; kubectl is in the same directory. It builds them
 // if their sources have changed, which takes minutes the first time, and reports that to progress, which may
 // be nil.
@@ -65,7 +69,7 @@ func Program(root string) gobuild.Program {
 }
 
 // Root returns the root directory of this repository: the closest ancestor of the working directory that contains
-// the control plane, or else the repository that the module of the working directory uses the harness from.
+// the control plane, or else the one that [RootVariable] names, or else the repository that the module of the working directory uses the harness from.
 func Root(ctx context.Context) (string, error) {
 	const marker = "harness/controlplane/go.mod"
 	dir, err := os.Getwd()
@@ -80,6 +84,12 @@ func Root(ctx context.Context) (string, error) {
 			break
 		}
 	}
+	if dir := os.Getenv(RootVariable); dir != "" {
+		if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
+			return "", fmt.Errorf("%s does not name the workshop's repository: %w", RootVariable, err)
+		}
+		return dir, nil
+	}
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "example.com/controllers/harness").Output()
 	if err == nil {
 		root := filepath.Dir(strings.TrimSpace(string(out)))
@@ -88,5 +98,5 @@ func Root(ctx context.Context) (string, error) {
 		}
 	}
 	return "", errors.New("the source of the control plane is not in this directory or above it; run this inside of the workshop's repository, " +
-		"or set " + ProgramVariable + " to the path of a built control plane")
+		"or set " + RootVariable + " to its directory, as \"make env\" does, or " + ProgramVariable + " to the path of a built control plane")
 }

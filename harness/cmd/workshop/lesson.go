@@ -202,13 +202,14 @@ func openCluster(ctx context.Context, root string, f lessonFlags) (c *cluster.Cl
 	return c, scratch, end, nil
 }
 
-// clean removes what a lesson made, also when the lesson was interrupted. Then it has to be quick: it is
-// enough that the namespace is being deleted.
+// clean deletes what a lesson created, and says what it waits for. After an interrupt it does not wait long: it is enough that
+// the namespace is being deleted.
 func clean(ctx context.Context, stage *lesson.Stage) error {
 	limit := 2 * time.Minute
 	if ctx.Err() != nil {
 		limit = 3 * time.Second
 	}
+	fmt.Fprintf(os.Stderr, "deleting namespace %s on %s; waiting up to %s until it is gone\n", stage.Namespace, stage.Cluster.Name, limit)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	return stage.Clean(ctx)

@@ -94,14 +94,20 @@ func envCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		root, err := cluster.Root(ctx)
+		if err != nil {
+			return err
+		}
 		path := c.Kubectl + string(os.PathListSeparator) + filepath.Dir(self)
-		fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:\"$PATH\"\n", quote(c.Kubeconfig), quote(path))
+		fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:\"$PATH\"\nexport %s=%s\n",
+			quote(c.Kubeconfig), quote(path), cluster.RootVariable, quote(root))
 		return nil
 	})
-	cmd.Long = `Print shell commands that point a terminal at the cluster of "workshop up": at its
-kubeconfig, our kubectl, and this command.
+	cmd.Long = `Print shell commands that point a terminal at the cluster of "workshop up": KUBECONFIG, and
+a PATH with our kubectl and this command. ` + cluster.RootVariable + ` names the workshop's repository, so
+that this command works in any directory: it builds the control plane from there.
 
-  eval "$(workshop env)"`
+  eval "$(make -s env)"`
 	return cmd
 }
 

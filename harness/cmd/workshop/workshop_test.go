@@ -304,6 +304,7 @@ func TestLessonOnAContext(t *testing.T) {
 func (r *repository) startLesson(args ...string) *exec.Cmd {
 	r.t.Helper()
 	cmd := r.command(append([]string{"lesson", "1"}, args...)...)
+	cmd.Stderr = &bytes.Buffer{}
 	out, err := cmd.StdoutPipe()
 	require.NoError(r.t, err)
 	require.NoError(r.t, cmd.Start())
@@ -351,6 +352,7 @@ func TestEndsHoweverItIsEnded(t *testing.T) {
 		cmd := r.startLesson("--cluster=context:workshop", "--yes")
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		require.Error(t, cmd.Wait())
+		require.Contains(t, cmd.Stderr.(*bytes.Buffer).String(), "deleting namespace "+r.namespace+" on context \"workshop\"")
 		out, err := r.kubectl("get", "namespace", r.namespace, "--ignore-not-found")
 		require.NoError(t, err)
 		require.True(t, out == "" || strings.Contains(out, "Terminating"), "%s", out)
@@ -371,6 +373,9 @@ func TestUp(t *testing.T) {
 	}
 	out, err := shell("kubectl create configmap mine --namespace default")
 	require.NoError(t, err, "%s", out)
+	out, err = shell("cd / && WORKSHOP_TEST_MAIN=1 " + r.env[0] + " " + os.Args[0] + " status")
+	require.NoError(t, err, "outside of the repository: %s", out)
+	require.Contains(t, out, "up: Kubernetes v1.37.1")
 
 	out, status = r.workshop("", "up")
 	require.Equal(t, 1, status)
