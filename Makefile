@@ -1,9 +1,9 @@
-# A table of contents. What the targets do is in harness/cmd/workshop.
+# The targets, each with a line of help. The code behind most of them is in harness/cmd/workshop.
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# No C compiler is needed, but for the race detector.
+# Only the race detector needs a C compiler.
 export CGO_ENABLED ?= 0
 
 # "make lesson 3" is "make lesson N=3".
@@ -14,7 +14,7 @@ $(eval $(word 2,$(MAKECMDGOALS)): ; @:)
 endif
 endif
 
-# The workshop's command, built when its sources have changed. It ends when this make does.
+# Runs the workshop's command, after building it if its sources have changed. It ends when make does.
 define workshop
 command -v go >/dev/null || { echo "There is no go command. Install Go 1.26 or newer: https://go.dev/dl" >&2; exit 1; }; \
 (cd harness && GOWORK=off go env GOVERSION >/dev/null) || { echo "The workshop needs Go 1.26 or newer: https://go.dev/dl" >&2; exit 1; }; \
@@ -24,44 +24,48 @@ endef
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@columns=$$(stty size 2>/dev/null | cut -d ' ' -f 2 | grep '[1-9]' || echo 100); \
+	awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 } /^##  / { sub("^##", "              "); print }' Makefile | fold -s -w $$columns
 
 .PHONY: lesson
-lesson: ## Play a lesson: make lesson 1. CLUSTER=up or CLUSTER=context:NAME: where (YES=1: do not ask). STEP=1: wait for Enter. KEEP=1: leave the cluster up
+lesson: ## Play a lesson: make lesson 1
+##  STEP=1: stop before each command; KEEP=1: leave the cluster up at the end
+##  CLUSTER=up, CLUSTER=context:NAME: play it there (YES=1: without asking)
 	@$(workshop) lesson "$(N)" --cluster "$(or $(CLUSTER),embedded)" $(if $(STEP),--step) $(if $(KEEP),--keep) $(if $(YES),--yes)
 
 .PHONY: up
-up: ## Start a cluster that stays, for your own terminal. NODES=3: how many
+up: ## Start a cluster that keeps running, for your own terminal
+##  NODES=3: number of simulated nodes
 	@$(workshop) up $(if $(NODES),--nodes "$(NODES)")
 
 .PHONY: env
-env: ## Print what points a terminal at it: eval "$(make -s env)"
+env: ## Point a terminal at it: eval "$(make -s env)"
 	@$(workshop) env
 
 .PHONY: status
-status: ## Say whether it runs
+status: ## Say whether it is running
 	@$(workshop) status
 
 .PHONY: down
-down: ## Stop it and keep its state
+down: ## Stop it, and keep its state
 	@$(workshop) down
 
 .PHONY: reset
-reset: ## Stop it and throw its state away
+reset: ## Stop it, and delete its state
 	@$(workshop) reset
 
 .PHONY: test
-test: ## Run all checks and tests, and play every page. No Docker
+test: ## Run all checks and tests, and play every page
 	@$(MAKE) check
 	@$(MAKE) tests
 
-# Modules without packages of their own: they say which version of programs by others is used.
+# Modules without packages of their own: they pin the versions of other people's programs.
 pins = tools harness/others 04-crd/tools
 modules = $(filter-out $(pins),$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*go.mod')))
 packages = $(patsubst %,./%/...,$(modules))
 
-# All modules at once, in the workspace, so that what they share is compiled and looked at once. That each of them
-# builds without the workspace, and from the same versions, is a test: harness/repository.
+# All modules at once, in the workspace, so that shared packages are compiled and checked once. A test in
+# harness/repository makes sure that each module also builds without the workspace, from the same versions.
 .PHONY: check
 check: tools ## Check formatting, module files, vet and staticcheck
 	@files=$$($$(go env GOROOT)/bin/gofmt -l $(modules)); if [ -n "$$files" ]; then echo "not formatted; run gofmt -w on:" $$files >&2; exit 1; fi
@@ -69,12 +73,12 @@ check: tools ## Check formatting, module files, vet and staticcheck
 	@echo "go vet" && go vet $(packages)
 	@echo "staticcheck" && .workshop/bin/staticcheck $(packages)
 
-# What cannot have changed is not run again: this is Go's test cache. Most tests wait most of the time, so there are
-# more of them at a time than processors. Packages without tests are left out: with the race detector, the go command
-# would compile all of Kubernetes to say that the control plane's has none.
+# Go's test cache leaves out tests whose inputs have not changed. Tests mostly wait, so more of them run at a time than
+# there are processors. Packages without tests are left out: with the race detector, the go command would compile all of
+# Kubernetes just to report that the control plane has none.
 .PHONY: tests
-tests: tools ## Run the tests of every module with the race detector, on one control plane
-	@rm -f .workshop/tests.json # or the counts of an earlier run would be printed if this one cannot begin
+tests: tools ## Run the tests of all modules with the race detector, on one control plane
+	@rm -f .workshop/tests.json # if this run cannot start, the counts of an earlier one must not be printed
 	@($(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 GOGC=200 KUBE_CACHE_MUTATION_DETECTOR=true \
 		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off -ldflags=-s -p 4 -parallel 4 -timeout 30m \
 		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(packages))); \
@@ -90,12 +94,15 @@ neutron: tools ## Run lesson 4's tests, and play its page, with OpenStack's own 
 		-skip '^Test(Generated|MarkersAreExplained|Torture|TheCatalogueCanBeRead|Lives|Validation|Updates|TheExample|Rights|Program|WhoAsks|WhatIsAnswered)$$' ./04-crd/neutron ./04-crd/neutrontest ./04-crd/test
 
 .PHONY: bench
-bench: ## Measure boots of the control plane beside envtest's, requests through the recorder beside direct ones, and what 1,000 Networks of lesson 4 take and cost. BOOTS=10, NETWORKS=1000: how many. BENCH="--events 0": flags
+bench: ## Measure how long the control plane takes to start (beside envtest), what recording
+##  requests costs, and what 1,000 Networks of lesson 4 take
+##  BOOTS=10, NETWORKS=1000: how many; BENCH="--events 0": flags
 	@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),10)" $(BENCH)
 	@cd 04-crd/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --networks "$(or $(NETWORKS),1000)"
 
 .PHONY: score
-score: ## Measure what lessons 1 to 3 cost and what they lose, side by side, into docs/score.md. SCORE="--pods 10": flags
+score: ## Measure what lessons 1 to 3 cost and what they lose, and write docs/score.md
+##  SCORE="--pods 10": flags
 	@cd 03-workqueue/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./score $(SCORE)
 
 # The scenario of a lesson: LESSON=3.
@@ -103,21 +110,23 @@ scenarios = $(wildcard 0*/test/torture/scenario.yaml)
 scenario = $(or $(filter 0$(or $(LESSON),3)-% $(or $(LESSON),3)/%,$(scenarios)),$(error There is no torture for lesson $(LESSON). There is for: $(sort $(foreach s,$(scenarios),$(firstword $(subst /, ,$(s)))))))
 
 .PHONY: torture
-torture: ## Run a lesson's controller with everything going wrong once: LESSON=3. SCENARIO=file: another one. TORTURE="--seeds 100": flags
+torture: ## Run a lesson's controller again and again, each time with another fault
+##  LESSON=3: which; SCENARIO=FILE: another scenario; TORTURE="--seeds 100": flags
 	@$(workshop) torture --scenario "$(or $(SCENARIO),$(scenario))" $(TORTURE)
 
 .PHONY: mutants
-mutants: ## Put bugs into a lesson's controller, and see whether torture finds them: LESSON=3. MUTANTS="--only hot-loop": flags
+mutants: ## Put bugs into a lesson's controller, and see whether torture finds them
+##  LESSON=3: which; MUTANTS="--only hot-loop": flags
 	@$(workshop) mutants --scenario "$(scenario)" --mutants "$(dir $(scenario))../mutants" $(MUTANTS)
 
-# Where the generators start from nothing, nothing stays that they do not write any more.
+# Old output is deleted first, so that files which the generators no longer write do not stay.
 .PHONY: generate
-generate: ## Generate what follows from lesson 4's types: deep copies, clients, informers, the CustomResourceDefinition
+generate: ## Generate lesson 4's deep copies, clients, informers and CustomResourceDefinition
 	@cd 04-crd && find generated apis manifests \( -name '*.go' -path 'generated/*' -o -name 'zz_generated.*' -o -name 'samplecrd.k8s.io_*.yaml' \) -delete && \
 		GOWORK=off go generate -x .
 
 .PHONY: cross
-cross: ## Check that everything cross-compiles for Linux and macOS, amd64 and arm64. Slow
+cross: ## Check that everything compiles for Linux and macOS, amd64 and arm64. Slow
 	@for target in linux/arm64 darwin/arm64 darwin/amd64 linux/amd64; do \
 		echo "cross-compile $$target"; \
 		for dir in $(modules); do \

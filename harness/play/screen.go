@@ -199,7 +199,9 @@ func wrapWords(line string, columns int) string {
 			column = len(indent)
 		}
 		out.WriteString(word)
-		column += lipgloss.Width(word)
+		if column += lipgloss.Width(word); width > columns-len(indent) {
+			column %= columns // the terminal breaks a word that fits in no line
+		}
 	}
 	return trailingSpace.ReplaceAllString(out.String(), "")
 }

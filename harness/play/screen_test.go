@@ -173,5 +173,5 @@ func TestCommandsBreakBetweenWords(t *testing.T) {
 		})
 	}
 	long := strings.Repeat("x", 70)
-	require.Equal(t, "$\n    "+long+"\n    y", wrapWords("$ "+long+" y", 60), "a word that does not fit anywhere")
+	require.Equal(t, "$\n    "+long+" y", wrapWords("$ "+long+" y", 60), "a word that the terminal breaks")
 }

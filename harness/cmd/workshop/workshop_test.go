@@ -19,6 +19,7 @@ import (
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/testinput"
 )
 
 // TestMain makes the test binary the program under test, when it is asked to be.
@@ -433,6 +434,21 @@ func TestKeep(t *testing.T) {
 	mine, err := exec.Command("sh", "-c", env+"kubectl get configmap mine --output name --namespace "+r.namespace).CombinedOutput()
 	require.NoError(t, err, "%s", mine)
 	r.requireNothingLeft()
+}
+
+// What "make" prints fits a terminal, and lists every target that has help.
+func TestMakeHelp(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	testinput.Declare(filepath.Join(root, "Makefile"))
+	out, err := exec.Command("make", "-s", "-C", root, "help").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, target := range []string{"lesson", "up", "env", "torture", "clean"} {
+		require.Contains(t, string(out), "\n  make "+target+" ")
+	}
+	for line := range strings.SplitSeq(string(out), "\n") {
+		require.LessOrEqual(t, len(line), 100, "%s", line)
+	}
 }
 
 func TestRun(t *testing.T) {
