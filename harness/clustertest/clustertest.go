@@ -1,5 +1,5 @@
-// Package clustertest is for tests that need a real API server: one control plane for all of them, a
-// namespace for each.
+// Package clustertest is for tests that need a real API server. They share one control plane, and each has a namespace
+// of its own.
 package clustertest
 
 import (
@@ -28,10 +28,10 @@ import (
 	"example.com/controllers/harness/testinput"
 )
 
-// hangs is how long anything may take that is waited for. It is no expectation, only an end.
-const hangs = 2 * time.Minute
+// hangTimeout ends a wait that would otherwise hang. It says nothing about how long anything should take.
+const hangTimeout = 2 * time.Minute
 
-// Env is what a test gets: a cluster, a client of its administrator, and a namespace of its own.
+// Env is what a test works with: a cluster, an administrator's client, and a namespace of the test's own.
 type Env struct {
 	*cluster.Cluster
 	Client    kubernetes.Interface
@@ -50,7 +50,7 @@ func New(t testing.TB) *Env {
 	return On(t, c)
 }
 
-// On is New on a cluster of the test's own.
+// On is New for a cluster that the test has started itself.
 func On(t testing.TB, c *cluster.Cluster) *Env {
 	t.Helper()
 	client, err := c.Client()
@@ -61,10 +61,10 @@ func On(t testing.TB, c *cluster.Cluster) *Env {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatalf("make a namespace: %v", err)
+		t.Fatalf("create a namespace: %v", err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended by now.
+		// t.Context() is cancelled before cleanups run.
 		err := client.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("delete namespace %s: %v", namespace.Name, err)
@@ -73,7 +73,7 @@ func On(t testing.TB, c *cluster.Cluster) *Env {
 	return &Env{Cluster: c, Client: client, Namespace: namespace.Name, t: t}
 }
 
-// Kubectl runs kubectl in the test's namespace and returns what it prints.
+// Kubectl runs kubectl in the test's namespace and returns its output. The test fails if kubectl does.
 func (e *Env) Kubectl(args ...string) string {
 	e.t.Helper()
 	out, err := e.TryKubectl(args...)
@@ -83,7 +83,7 @@ func (e *Env) Kubectl(args ...string) string {
 	return out
 }
 
-// TryKubectl is Kubectl for commands that may fail. The error holds what they print.
+// TryKubectl is Kubectl for commands that may fail. The error includes their output.
 func (e *Env) TryKubectl(args ...string) (string, error) {
 	return e.kubectl(e.t.Context(), "", e.t.TempDir(), args...)
 }
@@ -100,8 +100,8 @@ func (e *Env) kubectl(ctx context.Context, stdin, scratch string, args ...string
 	return out.String(), nil
 }
 
-// Install applies the manifests of a directory with a kustomization, moved to the test's namespace,
-// and removes at the end what they made outside of it.
+// Install applies a directory's kustomization in the test's namespace, and deletes its objects when the test is over,
+// those outside of the namespace included.
 func (e *Env) Install(manifests string) {
 	e.t.Helper()
 	testinput.Declare(manifests)
@@ -117,16 +117,16 @@ func (e *Env) Install(manifests string) {
 	e.t.Cleanup(func() {
 		_, err := e.kubectl(context.Background(), objects, scratch, "delete", "--ignore-not-found", "--wait=false", "-f", "-")
 		if err != nil {
-			e.t.Errorf("remove the manifests: %v", err)
+			e.t.Errorf("delete the objects of the manifests: %v", err)
 		}
 	})
 }
 
-// Eventually waits until check returns "", and fails with what it returned last if that never comes.
+// Eventually calls check until it returns "". If that does not happen, the test fails with what check returned last.
 func (e *Env) Eventually(what string, check func(context.Context) string) {
 	e.t.Helper()
 	var last string
-	err := wait.PollUntilContextTimeout(e.t.Context(), 20*time.Millisecond, hangs, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(e.t.Context(), 20*time.Millisecond, hangTimeout, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == "", nil
 	})
@@ -135,8 +135,9 @@ func (e *Env) Eventually(what string, check func(context.Context) string) {
 	}
 }
 
-// PlayLesson plays the page of the lesson in dir, as "make lesson" does: on a control plane of its own,
-// because pages read the API server's metrics. The test's TestMain must call guard.Main.
+// PlayLesson plays the page of the lesson in dir as "make lesson" does, except that the code on the page must be the code
+// in the files. The page gets a control plane of its own, because pages read the API server's metrics. TestMain must call
+// guard.Main.
 func PlayLesson(t testing.TB, dir string) {
 	t.Helper()
 	testinput.Declare(dir)
@@ -154,7 +155,7 @@ func PlayLesson(t testing.TB, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage, err := lesson.Set(ctx, lesson.Lesson{Dir: absolute}, c, t.TempDir())
+	stage, err := lesson.Prepare(ctx, lesson.Lesson{Dir: absolute}, c, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func PlayLesson(t testing.TB, dir string) {
 	}
 }
 
-// screen is what a page or a program writes on. What a page has started may still write when the page has ended.
+// screen is a buffer that programs write to, and that may be read meanwhile.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -20,7 +20,7 @@ import (
 	"example.com/controllers/harness/testinput"
 )
 
-// BuildProgram builds a main package with what the module in dir requires, and returns the path of the binary.
+// BuildProgram builds a main package of the module in dir, without the workspace, and returns the path of the binary.
 func BuildProgram(t testing.TB, dir, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
@@ -33,15 +33,15 @@ func BuildProgram(t testing.TB, dir, pkg string) string {
 	return path
 }
 
-// Refusal is a misuse of a program, and what it must say to that.
+// Refusal is a wrong way to call a program, and the error that it must report.
 type Refusal struct {
 	Args []string
-	Want string // is part of what it writes to standard error
+	Want string // part of what it must write to standard error
 	Env  []string
 }
 
-// RequireRefusals runs the program with each of these, and with the kubeconfigs that go wrong for every
-// controller. It must say what is wrong and exit with status 1, or 2 if it is a flag that it does not know.
+// RequireRefusals runs the program with each of these, and with broken kubeconfigs. The program must report what is wrong on
+// standard error and exit with status 1, or with 2 for an unknown flag.
 func RequireRefusals(t *testing.T, program string, refusals map[string]Refusal) {
 	t.Helper()
 	dir := t.TempDir()
@@ -68,13 +68,13 @@ func RequireRefusals(t *testing.T, program string, refusals map[string]Refusal) 
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 			err := cmd.Run()
 			if code := cmd.ProcessState.ExitCode(); code != 1 && code != 2 {
-				t.Errorf("it ended with status %d (%v); it must be 1", code, err)
+				t.Errorf("exit status %d (%v); it must be 1 or 2", code, err)
 			}
 			if !strings.Contains(stderr.String(), all[name].Want) {
-				t.Errorf("it must say %q on standard error; it says:\n%s", all[name].Want, stderr.String())
+				t.Errorf("standard error must contain %q; it is:\n%s", all[name].Want, stderr.String())
 			}
 			if stdout.Len() > 0 {
-				t.Errorf("it must not say anything on standard output; it says:\n%s", stdout.String())
+				t.Errorf("standard output must be empty; it is:\n%s", stdout.String())
 			}
 		})
 	}
@@ -90,8 +90,8 @@ type Running struct {
 	log screen
 }
 
-// StartProgram starts a program, in an environment in which it finds no cluster but the one that its arguments name.
-// It is killed at the end of the test, if it has not ended.
+// StartProgram starts a program in an environment in which it finds no cluster other than the one that its arguments name.
+// It is killed at the end of the test if it is still running.
 func StartProgram(t testing.TB, program string, args ...string) *Running {
 	t.Helper()
 	return StartProgramIn(t, nil, program, args...)
@@ -124,16 +124,16 @@ func (r *Running) Log() string { return r.log.String() }
 // AwaitLog waits until the program has printed a text.
 func (r *Running) AwaitLog(text string) {
 	r.t.Helper()
-	for deadline := time.Now().Add(hangs); !strings.Contains(r.Log(), text); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(hangTimeout); !strings.Contains(r.Log(), text); time.Sleep(10 * time.Millisecond) {
 		select {
 		case <-r.done:
 			if !strings.Contains(r.Log(), text) {
-				r.t.Fatalf("%s ended (%v) without saying %q:\n%s", r.cmd.Path, r.err, text, r.Log())
+				r.t.Fatalf("%s exited (%v) before it logged %q:\n%s", r.cmd.Path, r.err, text, r.Log())
 			}
 		default:
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("%s does not say %q:\n%s", r.cmd.Path, text, r.Log())
+			r.t.Fatalf("%s has not logged %q:\n%s", r.cmd.Path, text, r.Log())
 		}
 	}
 }
@@ -149,22 +149,22 @@ func (r *Running) Signal(signal syscall.Signal) {
 // Done is closed when the program has ended.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
-// Kill ends the program at once, as kill -9 does.
+// Kill ends the program with SIGKILL, and waits for its end.
 func (r *Running) Kill() {
-	_ = r.cmd.Process.Kill() // it may have ended
+	_ = r.cmd.Process.Kill() // it may have ended already
 	<-r.done
 }
 
-// Wait waits for the end of the program, and returns an error if its status is not 0.
+// Wait waits for the end of the program, and returns an error if its exit status is not 0.
 func (r *Running) Wait() error {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), hangs)
+	ctx, cancel := context.WithTimeout(r.t.Context(), hangTimeout)
 	defer cancel()
 	select {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
-		r.t.Fatalf("%s does not end:\n%s", r.cmd.Path, r.Log())
+		r.t.Fatalf("%s is still running:\n%s", r.cmd.Path, r.Log())
 		return nil
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Rights are what a ServiceAccount may do and may not, each in the words of "kubectl auth can-i".
+// Rights are requests that a ServiceAccount may make and may not make, each as arguments of "kubectl auth can-i".
 type Rights struct{ May, MayNot []string }
 
 var (
@@ -13,7 +13,7 @@ var (
 	no  = regexp.MustCompile(`(?m)^no\b`)
 )
 
-// RequireRights asks the API server whether a ServiceAccount of the test's namespace has these rights.
+// RequireRights fails the test unless a ServiceAccount of its namespace has these rights.
 func (e *Env) RequireRights(account string, rights Rights) {
 	e.t.Helper()
 	as := "--as=system:serviceaccount:" + e.Namespace + ":" + account

@@ -1,8 +1,7 @@
 // Package lesson finds the lessons of the repository and plays them on a cluster.
 //
-// A lesson is a directory "NN-name" with a README.md that can be played (package play). What else it
-// needs to know of one it reads from the lesson's kustomization: the namespace that the lesson works
-// in, and what it makes outside of it.
+// A lesson is a directory "NN-name" with a page, README.md (package play), and a kustomization in
+// manifests/, which says which namespace the lesson uses, and which objects it creates outside of it.
 package lesson
 
 import (
@@ -34,7 +33,7 @@ import (
 	"example.com/controllers/harness/play"
 )
 
-// Label marks the namespaces that a lesson made. Its value is the lesson's directory.
+// Label marks the namespaces that were created for a lesson. Its value is the lesson's directory.
 const Label = "workshop.controllers.example.com/lesson"
 
 // Lesson is one of the repository's lessons.
@@ -70,7 +69,7 @@ func All(root string) ([]Lesson, error) {
 	return lessons, nil
 }
 
-// Find returns the lesson of that number.
+// Find returns the lesson with a number. If there is none, the error lists the lessons.
 func Find(root, number string) (Lesson, error) {
 	lessons, err := All(root)
 	if err != nil {
@@ -83,15 +82,15 @@ func Find(root, number string) (Lesson, error) {
 			}
 		}
 	}
-	var there []string
+	var all []string
 	for _, l := range lessons {
-		there = append(there, fmt.Sprintf("  make lesson %d   (%s)", l.Number, l.Name()))
+		all = append(all, fmt.Sprintf("  make lesson %d   (%s)", l.Number, l.Name()))
 	}
 	complaint := fmt.Sprintf("there is no lesson %q.", number)
 	if number == "" {
 		complaint = "which lesson?"
 	}
-	return Lesson{}, fmt.Errorf("%s There are:\n%s", complaint, strings.Join(there, "\n"))
+	return Lesson{}, fmt.Errorf("%s There are:\n%s", complaint, strings.Join(all, "\n"))
 }
 
 // Stage is a cluster with a lesson's namespace in it.
@@ -99,10 +98,10 @@ type Stage struct {
 	Lesson    Lesson
 	Cluster   *cluster.Cluster
 	Namespace string
-	// Outside names what the lesson's manifests make outside of the namespace: "ClusterRole naive-loop".
+	// Outside names the objects of the lesson's manifests that are in no namespace, such as "ClusterRole naive-loop".
 	Outside []string
 
-	// Workshop is the path of the workshop's command, which pages may use; "" if there is none.
+	// Workshop is the path of the workshop's command, which is then on the PATH of the page's commands; "" if they need none.
 	Workshop string
 	// Page is what [Stage.Play] plays; if it is nil, the lesson's page, whose quotes must then be what the files have.
 	Page *play.Page
@@ -111,9 +110,9 @@ type Stage struct {
 	scratch string
 }
 
-// Set looks at what playing the lesson on the cluster would touch. It changes nothing. scratch is a
-// directory for what has to be written; the caller removes it at the end.
-func Set(ctx context.Context, l Lesson, c *cluster.Cluster, scratch string) (*Stage, error) {
+// Prepare finds out what playing the lesson would create on the cluster, without changing anything there. scratch is a
+// directory for files; the caller removes it at the end.
+func Prepare(ctx context.Context, l Lesson, c *cluster.Cluster, scratch string) (*Stage, error) {
 	client, err := c.Client()
 	if err != nil {
 		return nil, err
@@ -146,31 +145,31 @@ func Set(ctx context.Context, l Lesson, c *cluster.Cluster, scratch string) (*St
 	return s, nil
 }
 
-// Open makes the lesson's namespace. One that an earlier run left is thrown away first; one that is
-// somebody else's is an error, and nothing is done.
+// Open creates the lesson's namespace. It first deletes one that an earlier run of the lesson has left. A namespace of
+// that name that no lesson created is an error, and is not touched.
 func (s *Stage) Open(ctx context.Context) error {
 	namespace, err := s.client.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
 	switch {
 	case err == nil && namespace.Labels[Label] != s.Lesson.Name():
-		return fmt.Errorf("there is a namespace %q on %s that the lesson did not make; it is left alone. Play the lesson on another cluster",
+		return fmt.Errorf("there is a namespace %q on %s that the lesson did not create; it was not touched. Play the lesson on another cluster",
 			s.Namespace, s.Cluster.Name)
 	case err == nil:
 		if err := s.Clean(ctx); err != nil {
 			return err
 		}
 	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("look for namespace %s: %w", s.Namespace, err)
+		return fmt.Errorf("get namespace %s: %w", s.Namespace, err)
 	}
 	_, err = s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: s.Namespace, Labels: map[string]string{Label: s.Lesson.Name()},
 	}}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("make namespace %s: %w", s.Namespace, err)
+		return fmt.Errorf("create namespace %s: %w", s.Namespace, err)
 	}
 	return nil
 }
 
-// Clean removes what the lesson's manifests made, then the namespace, and waits until it is gone.
+// Clean deletes the objects of the lesson's manifests and the namespace, and waits until the namespace is gone.
 func (s *Stage) Clean(ctx context.Context) error {
 	_, err := s.kubectl(ctx, "delete", "-k", "manifests", "--ignore-not-found", "--wait=false")
 	namespaces := s.client.CoreV1().Namespaces()
@@ -179,34 +178,34 @@ func (s *Stage) Clean(ctx context.Context) error {
 	}
 	var last *corev1.Namespace
 	gone := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		there, err := namespaces.Get(ctx, s.Namespace, metav1.GetOptions{})
+		current, err := namespaces.Get(ctx, s.Namespace, metav1.GetOptions{})
 		if err == nil {
-			last = there
+			last = current
 		}
 		return apierrors.IsNotFound(err), nil
 	})
 	if gone != nil {
-		gone = fmt.Errorf("namespace %s on %s is being deleted but is not gone yet: %w%s", s.Namespace, s.Cluster.Name, context.Cause(ctx), inTheWay(last))
+		gone = fmt.Errorf("namespace %s on %s is being deleted but is not gone yet: %w%s", s.Namespace, s.Cluster.Name, context.Cause(ctx), remainingFinalizers(last))
 	}
 	return errors.Join(err, gone)
 }
 
-// inTheWay says what a namespace that does not go waits for, as far as the API server says it. A lesson that was
-// broken off in the middle may leave something whose finalizer nobody takes off any more.
-func inTheWay(namespace *corev1.Namespace) string {
+// remainingFinalizers returns which finalizers block the deletion of a namespace, according to its conditions. A lesson that
+// was interrupted may leave objects whose finalizers no controller removes any more.
+func remainingFinalizers(namespace *corev1.Namespace) string {
 	if namespace == nil {
 		return ""
 	}
 	for _, c := range namespace.Status.Conditions {
 		if c.Type == corev1.NamespaceFinalizersRemaining && c.Status == corev1.ConditionTrue {
-			return "; " + c.Message + ". Take them off with kubectl edit, and it goes"
+			return "; " + c.Message + ". Remove them with kubectl edit"
 		}
 	}
 	return ""
 }
 
-// Play plays the lesson's page, and returns what was asked of the API server meanwhile. The player's Env
-// and Scratch are set here.
+// Play plays the lesson's page, and returns the requests that reached the API server meanwhile. It sets the player's Env
+// and Scratch.
 func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Result, asked *history.History, err error) {
 	page := s.Page
 	if page == nil {
@@ -221,7 +220,7 @@ func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Resul
 	var recording history.Memory
 	proxy, err := apiproxy.Start(context.WithoutCancel(ctx), apiproxy.Options{Upstream: upstream, Record: recording.Record})
 	if err != nil {
-		return play.Result{}, nil, fmt.Errorf("record what is asked of %s: %w", s.Cluster.Name, err)
+		return play.Result{}, nil, fmt.Errorf("record the requests to %s: %w", s.Cluster.Name, err)
 	}
 	defer func() { err = errors.Join(err, proxy.Stop()) }()
 	here := *s.Cluster

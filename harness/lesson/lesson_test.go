@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A lesson that ended in its middle may have left what holds its namespace up. Then it is said what.
-func TestCleanNamesWhatIsInTheWay(t *testing.T) {
+// A lesson that was interrupted may leave a finalizer that blocks the deletion of its namespace.
+func TestCleanNamesRemainingFinalizers(t *testing.T) {
 	c, err := cluster.Shared()
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -32,7 +32,7 @@ func TestCleanNamesWhatIsInTheWay(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "manifests"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "manifests", name), []byte(text), 0o600))
 	}
-	stage, err := Set(t.Context(), Lesson{Dir: dir}, c, t.TempDir())
+	stage, err := Prepare(t.Context(), Lesson{Dir: dir}, c, t.TempDir())
 	require.NoError(t, err)
 	require.NoError(t, stage.Open(t.Context()))
 	client, err := c.Client()
@@ -42,10 +42,10 @@ func TestCleanNamesWhatIsInTheWay(t *testing.T) {
 	require.NoError(t, err)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { // until the API server has noticed
+	go func() { // until the namespace controller has set the condition
 		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 			namespace, err := client.CoreV1().Namespaces().Get(ctx, "lesson-in-the-way", metav1.GetOptions{})
-			if err == nil && inTheWay(namespace) != "" {
+			if err == nil && remainingFinalizers(namespace) != "" {
 				time.AfterFunc(time.Second, cancel)
 				return
 			}
@@ -53,7 +53,7 @@ func TestCleanNamesWhatIsInTheWay(t *testing.T) {
 	}()
 	err = stage.Clean(ctx)
 	require.ErrorContains(t, err, "namespace lesson-in-the-way on ")
-	require.ErrorContains(t, err, "example.com/nobody in 1 resource instances. Take them off")
+	require.ErrorContains(t, err, "example.com/nobody in 1 resource instances. Remove them")
 
 	_, err = maps.Patch(t.Context(), "held", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	require.NoError(t, err)

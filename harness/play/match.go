@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-const anything = "..."
+// ellipsis stands for any text in a line of a page; a line of its own, for any lines.
+const ellipsis = "..."
 
-// about is how a page marks a number that is a little different each time.
-var about = regexp.MustCompile(`^~(\d+(?:\.\d+)?)(\D*)$`)
+// approximate matches a number that is a little different each time, with its unit.
+var approximate = regexp.MustCompile(`^~(\d+(?:\.\d+)?)(\D*)$`)
 
-// matchLine says whether a line is what a line of a page describes.
+// matchLine reports whether a line of output matches a line of a page.
 func matchLine(pattern, line string) bool {
 	line = strings.TrimRight(line, " \t\r")
 	if strings.Contains(pattern, "~") {
@@ -21,13 +22,13 @@ func matchLine(pattern, line string) bool {
 	return matchText(pattern, line)
 }
 
-// matchWords compares word by word, since numbers of other lengths move columns.
+// matchWords compares word by word, because the length of a number moves the columns after it.
 func matchWords(patterns, words []string) bool {
 	if len(patterns) != len(words) {
 		return false
 	}
 	for i, pattern := range patterns {
-		number := about.FindStringSubmatch(pattern)
+		number := approximate.FindStringSubmatch(pattern)
 		if number == nil {
 			if !matchText(pattern, words[i]) {
 				return false
@@ -47,7 +48,7 @@ func matchWords(patterns, words []string) bool {
 }
 
 func matchText(pattern, line string) bool {
-	pieces := strings.Split(pattern, anything)
+	pieces := strings.Split(pattern, ellipsis)
 	if len(pieces) == 1 {
 		return pattern == line
 	}
@@ -66,9 +67,8 @@ func matchText(pattern, line string) bool {
 	return strings.HasSuffix(rest, pieces[last])
 }
 
-// compare lays the lines of an output beside those that a page expects. It returns "" when they
-// match; else a diff: lines that are as expected start with "  ", expected ones that did not come
-// with "- ", unexpected ones with "+ ".
+// compare compares the lines of an output with those that a page expects. It returns "" if they match, else a diff:
+// expected lines start with "  ", missing ones with "- ", unexpected ones with "+ ".
 func compare(expect, lines []string) string {
 	// cost[i][j] is the least number of differences between expect[i:] and lines[j:].
 	cost := make([][]int, len(expect)+1)
@@ -80,7 +80,7 @@ func compare(expect, lines []string) string {
 			switch {
 			case i == len(expect):
 				cost[i][j] = len(lines) - j
-			case expect[i] == anything:
+			case expect[i] == ellipsis:
 				cost[i][j] = cost[i+1][j]
 				if j < len(lines) {
 					cost[i][j] = min(cost[i][j], cost[i][j+1])
@@ -101,9 +101,9 @@ func compare(expect, lines []string) string {
 	var diff []string
 	for i, j := 0, 0; i < len(expect) || j < len(lines); {
 		switch here := cost[i][j]; {
-		case i < len(expect) && expect[i] == anything && cost[i+1][j] == here:
+		case i < len(expect) && expect[i] == ellipsis && cost[i+1][j] == here:
 			i++
-		case i < len(expect) && expect[i] == anything:
+		case i < len(expect) && expect[i] == ellipsis:
 			diff = append(diff, "  "+lines[j])
 			j++
 		case i < len(expect) && j < len(lines) && cost[i+1][j+1] == here && matchLine(expect[i], lines[j]):
@@ -120,7 +120,7 @@ func compare(expect, lines []string) string {
 	return strings.Join(shorten(diff), "\n")
 }
 
-// shorten leaves out what is far from any difference.
+// shorten replaces lines that are far from any difference by an ellipsis.
 func shorten(diff []string) []string {
 	const context = 3
 	var out []string
@@ -129,8 +129,8 @@ func shorten(diff []string) []string {
 		switch {
 		case slices.ContainsFunc(around, func(line string) bool { return !strings.HasPrefix(line, "  ") }):
 			out = append(out, line)
-		case len(out) == 0 || out[len(out)-1] != "  "+anything:
-			out = append(out, "  "+anything)
+		case len(out) == 0 || out[len(out)-1] != "  "+ellipsis:
+			out = append(out, "  "+ellipsis)
 		}
 	}
 	return out

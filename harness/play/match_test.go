@@ -76,7 +76,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// A page that a diff says nothing of must match, and the other way round.
+// The diff is empty if and only if the page matches.
 func FuzzCompare(f *testing.F) {
 	f.Add("a\n...\nb", "a\nb")
 	f.Add("...\n...", "")
@@ -93,12 +93,12 @@ func FuzzCompare(f *testing.F) {
 	})
 }
 
-// matchAll is compare in its simplest form.
+// matchAll reports what compare should find, in the simplest way.
 func matchAll(expect, lines []string) bool {
 	switch {
 	case len(expect) == 0:
 		return len(lines) == 0
-	case expect[0] == anything:
+	case expect[0] == ellipsis:
 		for i := range len(lines) + 1 {
 			if matchAll(expect[1:], lines[i:]) {
 				return true

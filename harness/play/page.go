@@ -1,5 +1,5 @@
-// Package play plays a Markdown page: it shows the prose, runs the commands, and compares what they
-// print with what the page says they print.
+// Package play plays a Markdown page: it shows the prose, runs the commands, and compares their output with the output
+// on the page.
 //
 // # Pages
 //
@@ -12,13 +12,14 @@
 //     a line, "..." stands for any text; a line that is only "..." stands for any number of lines.
 //     A word such as "~60" or "~1.5s" stands for a number between half of it and twice it; in a line
 //     that has one, the width of white space does not count. At the end of a line it never does.
-//   - A command that fails fails the page, unless the page says so: its last line is then
-//     "(exit status 1)".
+//   - A command that fails, fails the page, unless the last line of its output on the page is
+//     "(exit status 1)", with that status.
 //   - A command that ends in "&" runs in the background until the end of the page, or until the page
-//     kills it. What it prints is its log, shown with its name in front: "naive-loop | ...".
-//   - A line of the form "NAME | TEXT", where NAME is a command in the background, is not output but
-//     waits for that line in its log. Such lines must come in the page's order; others may come
-//     between them. A command in the background that ends by itself fails the page.
+//     kills it. Its output is its log, shown with the command's name in front: "naive-loop | ...". Of a log that
+//     goes on and on, only a few lines are shown for each command of the page.
+//   - A line of the form "NAME | TEXT", where NAME is a background command, is not output: the player
+//     waits until that line is in the command's log. Such lines must come in the page's order; the log may have
+//     others between them. A background command that exits by itself fails the page.
 //
 // A code block whose info string is a language and a file name ("go controller.go") quotes that file:
 // its lines must be in the file, in order and without gaps; a line that is only "..." stands for lines left
@@ -48,7 +49,7 @@ import (
 	"example.com/controllers/harness/testinput"
 )
 
-// Page is a page that can be played.
+// Page is a page that has been parsed.
 type Page struct {
 	// Path is the file that it was read from.
 	Path string
@@ -66,9 +67,9 @@ type Part struct {
 	Steps []Step
 }
 
-// Step is a command and what the page says of it.
+// Step is a command, and the output that the page expects of it.
 type Step struct {
-	Line       int      // where the command stands, from 1
+	Line       int      // of the page, from 1
 	Command    string   // without the "$ "; may have several lines; without a last "&"
 	Background bool     // it ended in "&"
 	Expect     []string // the lines below the command

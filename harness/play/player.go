@@ -19,32 +19,32 @@ import (
 type Player struct {
 	// Out is where the page is shown.
 	Out io.Writer
-	// Env is added to the environment of the page's commands. Of the caller's own they get only what says how
-	// programs run on this machine, and the variables that the page names: see package environ.
+	// Env is added to the environment of the page's commands. Of this process's environment they get only what programs
+	// need to run on this machine, and the variables that the page names: see package environ.
 	Env []string
-	// Scratch is a directory for what the player has to write. The caller makes and removes it; when
-	// this process is killed, the guard does.
+	// Scratch is a directory for the player's files. The caller makes and removes it; the guard removes it if this
+	// process is killed.
 	Scratch string
 	// Pause, if set, waits for the reader. It is called before each command, and before prose would scroll off the
 	// screen; a prompt has been shown then. It returns [ErrQuit] to end the page there.
 	Pause func(context.Context) error
 	// Limit is how long a command, or the wait for a line of a log, may take: five minutes if it is 0.
-	// It is there for pages that hang, not for slow machines.
+	// It is meant to end pages that hang, and is longer than a slow machine needs.
 	Limit time.Duration
-	// Grace is how long a background command may take to end when it is asked to: 10 seconds if it is 0.
+	// Grace is how long a background command may take to end after SIGTERM: 10 seconds if it is 0.
 	Grace time.Duration
 
 	screen *screen // made when it is first needed
 }
 
-// Result says what was played.
+// Result sums up what was played.
 type Result struct {
 	Commands int // commands that were run
-	Checked  int // lines of output that were as the page says
+	Checked  int // lines of output that matched the page
 	Duration time.Duration
 }
 
-// MismatchError is returned when the page and the world differ.
+// MismatchError is returned when a command does something other than what the page says.
 type MismatchError struct {
 	Where   string // file:line of the command
 	Command string
@@ -97,8 +97,8 @@ func (p *Player) display() *screen {
 	return p.screen
 }
 
-// Play plays a page from top to bottom. Whatever happens, nothing that it started is left when it
-// returns. The program must call [guard.Main] first thing.
+// Play plays a page from top to bottom. When it returns, with or without an error, every process that the page has
+// started has ended. The program's main, or TestMain, must call [guard.Main] before anything else.
 func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error) {
 	start := time.Now()
 	defer func() { result.Duration = time.Since(start) }()
@@ -111,7 +111,7 @@ func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error
 		return result, err
 	}
 	p.display()
-	run := &performance{Player: *p, page: page, shell: shell, jobs: map[string]*job{}}
+	run := &playback{Player: *p, page: page, shell: shell, jobs: map[string]*job{}}
 	ctx, run.cancel = context.WithCancelCause(ctx)
 	defer run.cancel(nil)
 	if run.Limit == 0 {
@@ -127,18 +127,18 @@ func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error
 	return result, errors.Join(err, shell.close())
 }
 
-// performance is one page being played.
-type performance struct {
+// playback is one page being played.
+type playback struct {
 	Player
 	page  *Page
 	shell *shell
 	jobs  map[string]*job
-	// started counts the commands in the background, of which several may have the same name.
+	// started counts the background commands. It makes their log files distinct, because several may have the same name.
 	started int
 	cancel  context.CancelCauseFunc // with a jobEndedError when a job ends by itself
 }
 
-func (p *performance) all(ctx context.Context, result *Result) error {
+func (p *playback) all(ctx context.Context, result *Result) error {
 	for _, part := range p.page.Parts {
 		if part.Prose != "" {
 			p.sumUpLogs()
@@ -164,7 +164,7 @@ func (p *performance) all(ctx context.Context, result *Result) error {
 }
 
 // pause is [Player.pause] without the logs of background commands, which are shown after it.
-func (p *performance) pause(ctx context.Context, prompt string) error {
+func (p *playback) pause(ctx context.Context, prompt string) error {
 	if p.Pause == nil {
 		return nil
 	}
@@ -176,14 +176,14 @@ func (p *performance) pause(ctx context.Context, prompt string) error {
 }
 
 // sumUpLogs says how many lines of the logs were not shown, and lets the next ones be shown.
-func (p *performance) sumUpLogs() {
+func (p *playback) sumUpLogs() {
 	for _, job := range p.jobs {
 		job.sumUp()
 	}
 }
 
-// step runs a command and waits for what the page says of it.
-func (p *performance) step(ctx context.Context, step Step) error {
+// step runs a command, and compares its output and the logs with the page.
+func (p *playback) step(ctx context.Context, step Step) error {
 	where := fmt.Sprintf("%s:%d", p.page.Path, step.Line)
 	fail := func(reason, diff string) error {
 		return &MismatchError{Where: where, Command: step.Command, Reason: reason, Diff: diff}
@@ -212,7 +212,7 @@ func (p *performance) step(ctx context.Context, step Step) error {
 			got = append(got, line)
 		})
 		if tooLong(err) {
-			return fail(fmt.Sprintf("the command has not ended after %s", p.Limit), strings.Join(last(got), "\n"))
+			return fail(fmt.Sprintf("the command is still running after %s", p.Limit), strings.Join(last(got), "\n"))
 		}
 		if err != nil {
 			return whyEnded(err, fail)
@@ -247,7 +247,7 @@ func (p *performance) step(ctx context.Context, step Step) error {
 	return whyEnded(context.Cause(ctx), fail)
 }
 
-// whyEnded turns the end of a job into a failure of the page.
+// whyEnded turns the end of a background command into a failure of the page.
 func whyEnded(err error, fail func(reason, diff string) error) error {
 	if ended := (*jobEndedError)(nil); errors.As(err, &ended) {
 		return fail(ended.Error(), "the last lines of its log:\n"+strings.Join(ended.job.lastLines(), "\n"))
@@ -257,8 +257,8 @@ func whyEnded(err error, fail func(reason, diff string) error) error {
 
 var logLinePattern = regexp.MustCompile(`^([\w.-]+) \| ?(.*)$`)
 
-// logLine takes a line of the form "NAME | TEXT" apart.
-func (p *performance) logLine(line string) (name, text string, ok bool) {
+// logLine splits a line of the form "NAME | TEXT".
+func (p *playback) logLine(line string) (name, text string, ok bool) {
 	match := logLinePattern.FindStringSubmatch(line)
 	if match == nil {
 		return "", "", false
@@ -266,8 +266,8 @@ func (p *performance) logLine(line string) (name, text string, ok bool) {
 	return match[1], match[2], true
 }
 
-// startJob starts a command in the background. It takes over the name of one that the page has killed.
-func (p *performance) startJob(ctx context.Context, command string) error {
+// startJob starts a command in the background. If the page has killed one of the same name, it waits for the end of that.
+func (p *playback) startJob(ctx context.Context, command string) error {
 	name := jobName(command)
 	if old := p.jobs[name]; old != nil {
 		if err := old.awaitEnd(ctx, p.Grace); err != nil {
@@ -288,14 +288,14 @@ func (p *performance) startJob(ctx context.Context, command string) error {
 		})
 }
 
-// stopJobs ends the background commands, as the end of the page does.
-func (p *performance) stopJobs(ctx context.Context) error {
+// stopJobs ends the background commands at the end of the page.
+func (p *playback) stopJobs(ctx context.Context) error {
 	if err := p.shell.killJobs(ctx); err != nil {
 		return err
 	}
 	for _, job := range p.jobs {
 		if err := job.awaitEnd(ctx, p.Grace); err != nil {
-			return fmt.Errorf("the page is over, and its background commands got SIGTERM: %w", err)
+			return fmt.Errorf("the background commands got SIGTERM at the end of the page: %w", err)
 		}
 	}
 	return nil
@@ -303,7 +303,8 @@ func (p *performance) stopJobs(ctx context.Context) error {
 
 var assignment = regexp.MustCompile(`^\w+=`)
 
-// jobName names a background command: by its program, by what "go run" runs, or by the workshop's command.
+// jobName returns the name of a background command: that of its program, of the program that "go run" runs, or of the
+// workshop's subcommand.
 func jobName(command string) string {
 	words := strings.Fields(command)
 	for len(words) > 1 && assignment.MatchString(words[0]) {
@@ -336,7 +337,7 @@ type job struct {
 
 	mu        sync.Mutex
 	lines     []string
-	read      int           // lines[:read] have been asked for
+	read      int           // lines[:read] have been compared with lines that the page awaits
 	shown     int           // lines[:shown] have been shown or summed up
 	allowance int           // so many more lines are shown as they come
 	held      bool          // nothing is shown
@@ -419,7 +420,7 @@ func (j *job) notify() {
 	j.changed = make(chan struct{})
 }
 
-// awaitEnd waits until the command and all that it started have ended, but not longer than limit.
+// awaitEnd waits until the command and its children have ended, but no longer than limit.
 func (j *job) awaitEnd(ctx context.Context, limit time.Duration) error {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()

@@ -132,7 +132,7 @@ func TestShowsWhatIsWrong(t *testing.T) {
 		"the end of the shell": {
 			console("$ exit 0"), `the page's shell has ended; a page's command must not "exit"`},
 		"a background command that is no command": {
-			console("$ if &"), "bash does not take the command"},
+			console("$ if &"), "bash does not accept the command"},
 		"a background command that ends by itself": {
 			// It may be noticed before the next command, or during it.
 			console("$ sh -c 'echo last words; exit 7' &", "sh | last words", "$ sleep 300"),
@@ -154,7 +154,7 @@ func TestWaitsNoLongerThanTheLimit(t *testing.T) {
 	// What the command has printed until then is shown. On a busy machine, that may take more than one limit.
 	for limit := 250 * time.Millisecond; ; limit *= 2 {
 		_, _, err := playText(t, t.Context(), play.Player{Limit: limit}, console("$ echo so far; sleep 300"))
-		require.ErrorContains(t, err, fmt.Sprintf("the command has not ended after %s\n  $ echo so far; sleep 300\n", limit))
+		require.ErrorContains(t, err, fmt.Sprintf("the command is still running after %s\n  $ echo so far; sleep 300\n", limit))
 		if strings.HasSuffix(err.Error(), "\n    so far") {
 			break
 		}

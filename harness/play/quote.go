@@ -44,7 +44,7 @@ func side(diff []string, sign string) []string {
 	var lines []string
 	for _, line := range diff {
 		text, ours := strings.CutPrefix(line, sign)
-		if ours || strings.HasPrefix(line, " ") || line == "" || line == anything {
+		if ours || strings.HasPrefix(line, " ") || line == "" || line == ellipsis {
 			lines = append(lines, text)
 		}
 	}
@@ -54,7 +54,7 @@ func side(diff []string, sign string) []string {
 // isGap reports whether a line of a quote stands for lines left out.
 func isGap(line string) bool {
 	line = strings.TrimSpace(line)
-	return line == anything || line == "// "+anything
+	return line == ellipsis || line == "// "+ellipsis
 }
 
 // quoted returns an error unless the lines are in the file, in order and without gaps other than the marked ones.

@@ -19,20 +19,20 @@ import (
 	"example.com/controllers/harness/guard"
 )
 
-// shell is one bash that runs the commands of a page one after the other. It runs under a guard
-// (package guard), which ends it and all that it started when we close it, or die.
+// shell is a bash that runs the commands of a page one after the other. It runs under a guard (package guard), which ends
+// it and everything that it started when the shell is closed, or when this process dies.
 type shell struct {
 	process  *exec.Cmd      // the guard
 	alive    io.WriteCloser // the guard's standard input; closing it ends the session
 	commands *os.File       // the bash's file 3: commands, each with a NUL after it
 	lines    chan string    // of its standard output and standard error
-	mark     string         // starts the line that ends a command's output
-	fifos    string         // directory of the background commands' pipes
+	mark     string         // begins the line after a command's output, which ends in its exit status
+	fifos    string         // directory of the named pipes that background commands write to
 }
 
-// driver reads commands from file 3, and says when each is done and how. Job control gives every
-// background command a process group of its own, so that "kill %1" reaches what it started too. Between
-// two commands, jobs that have ended are forgotten, as an interactive shell does.
+// driver reads commands from file 3, and prints the mark and the exit status after each. Job control (set -m) gives
+// every background command a process group of its own, so that "kill %1" also reaches its children. Like an
+// interactive shell, it forgets jobs that have ended before it runs the next command.
 const driver = `set -m
 while IFS= read -r -d '' __command <&3; do
 	jobs >/dev/null
@@ -40,13 +40,12 @@ while IFS= read -r -d '' __command <&3; do
 	printf '\n%s %d\n' "$__mark" $?
 done`
 
-// startShell starts the shell. dir is its working directory; scratch is a directory that the guard removes
-// if we are killed.
-// env is its whole environment.
+// startShell starts a shell in the working directory dir, with env as its whole environment. The guard removes the
+// directory scratch if this process is killed.
 func startShell(dir, scratch string, env []string) (*shell, error) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		return nil, errors.New("the page's commands are run by bash, and there is none on the PATH; install it")
+		return nil, errors.New("the page's commands need bash, which is not on the PATH; install it")
 	}
 	s := &shell{lines: make(chan string), mark: string(uuid.NewUUID()), fifos: scratch}
 	reader, writer, err := os.Pipe()
@@ -93,14 +92,13 @@ func startShell(dir, scratch string, env []string) (*shell, error) {
 	return s, nil
 }
 
-// run runs a command and hands each line that it prints to each, as it comes. It returns the exit
-// status.
+// run runs a command, calls each with every line of its output as it comes, and returns the exit status.
 func (s *shell) run(ctx context.Context, command string, each func(line string)) (status int, err error) {
 	if _, err := s.commands.WriteString(command + "\x00"); err != nil {
 		return 0, fmt.Errorf("the page's shell has ended: %w", err)
 	}
-	// The mark is printed after a line break of its own; the empty line before it, if the output
-	// ended in one, is not the command's.
+	// The driver prints a line break before the mark. If the output ended in one already, there is an empty line before
+	// the mark, which is not the command's.
 	empty := false
 	for {
 		select {
@@ -126,16 +124,17 @@ func (s *shell) run(ctx context.Context, command string, each func(line string))
 	}
 }
 
-// notice begins what bash says, at a moment of its choice, of a background command that was killed.
+// notice begins a line in which bash reports, at a time of its choice, that a background command was killed.
 var notice = regexp.MustCompile(`^(bash: line \d+: |\[\d+\][+-]? )`)
 
-// isNotice says whether a line is such a word. It quotes what background has wrapped around the command.
+// isNotice reports whether bash, and not the command, printed a line. Such a line quotes the script that background has
+// wrapped around the command, which has the variable of the mark in it.
 func isNotice(line string) bool {
 	return notice.MatchString(line) && strings.Contains(line, `"$__mark"`)
 }
 
-// background starts a command in the background. Each line of its output goes to each; when all of
-// it is there, done is called with the exit status if it ended by itself, or with -1 if it was killed.
+// background starts a command in the background, and calls each with every line of its output. After the last one it
+// calls done, with the exit status, or with -1 if the command was killed.
 func (s *shell) background(ctx context.Context, name, command string, each func(line string), done func(status int)) error {
 	fifo := filepath.Join(s.fifos, name+".log")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -145,7 +144,7 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 	go func() {
 		status := -1
 		defer func() { done(status) }()
-		// Until the command opens its end, and then until the last of its processes closes it.
+		// Open blocks until the command has opened its end; the reads end when its last process has closed it.
 		log, err := os.Open(fifo)
 		close(opened)
 		if err != nil {
@@ -173,19 +172,19 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 		}
 	}()
 	script := fmt.Sprintf("{ %s\nprintf '\\n%%s %%d\\n' \"$__mark\" $?; } >'%s' 2>&1 &", command, fifo)
-	var said []string
-	status, err := s.run(ctx, script, func(line string) { said = append(said, line) })
+	var output []string
+	status, err := s.run(ctx, script, func(line string) { output = append(output, line) })
 	if err == nil && status != 0 {
-		err = fmt.Errorf("bash does not take the command:\n%s", strings.Join(said, "\n"))
+		err = fmt.Errorf("bash does not accept the command:\n%s", strings.Join(output, "\n"))
 	}
 	if err != nil {
-		// Nobody will write to the pipe; this ends the wait for it.
+		// Nobody will write to the pipe. Opening and closing it unblocks the reader.
 		if writer, openErr := os.OpenFile(fifo, os.O_RDWR, 0); openErr == nil {
 			writer.Close()
 		}
 		return err
 	}
-	// A page may go on to kill it at once. If it were killed before it has opened its end, nobody ever would.
+	// The page's next command may kill it. If that happened before it has opened its end, the reader would block for ever.
 	select {
 	case <-opened:
 		return nil
@@ -194,7 +193,7 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 	}
 }
 
-// killJobs asks all background commands, and what they started, to end.
+// killJobs sends SIGTERM to all background commands and their children.
 func (s *shell) killJobs(ctx context.Context) error {
 	_, err := s.run(ctx, `for __job in $(jobs -p); do kill -TERM -- "-$__job"; done 2>/dev/null`, func(string) {})
 	return err
@@ -205,7 +204,7 @@ func (s *shell) close() error {
 	s.commands.Close()
 	_, _ = io.WriteString(s.alive, guard.Bye) // the guard may have been killed
 	s.alive.Close()
-	for range s.lines { // so that nobody blocks on writing them
+	for range s.lines { // or the goroutine that reads the output would block
 	}
 	if err := s.process.Wait(); err != nil {
 		var exit *exec.ExitError

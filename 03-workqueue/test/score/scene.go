@@ -213,7 +213,7 @@ type scene struct {
 
 // open makes the namespace of a lesson, with its account and rights, and a frontend.
 func open(w *world, l lesson, program string, replicas int, result *score) (*scene, error) {
-	stage, err := lessonpage.Set(w.ctx, lessonpage.Lesson{Dir: filepath.Join(w.root, l.dir)}, w.cluster, w.scratch)
+	stage, err := lessonpage.Prepare(w.ctx, lessonpage.Lesson{Dir: filepath.Join(w.root, l.dir)}, w.cluster, w.scratch)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func (b *bench) measure(workers int) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	stage, err := lesson.Set(b.ctx, lesson.Lesson{Dir: b.dir}, b.cluster, scratch)
+	stage, err := lesson.Prepare(b.ctx, lesson.Lesson{Dir: b.dir}, b.cluster, scratch)
 	if err != nil {
 		return r, err
 	}

@@ -30,8 +30,10 @@ func lessonCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lesson NUMBER",
 		Short: "Play a lesson",
-		Long: `Play a lesson: show its page, run its commands, and compare what they print with
-what the page says. Everything that was started is stopped at the end.`,
+		Long: `Play a lesson: show its page, run its commands, and compare their output with the page.
+Every process that the lesson has started is stopped at the end.
+
+Where the page quotes code that you have changed, your code is shown.`,
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			root, err := cluster.Root(cmd.Context())
@@ -53,11 +55,11 @@ what the page says. Everything that was started is stopped at the end.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.cluster, "cluster", "embedded", `where to play: "embedded" for a control plane of its own, "up" for the cluster of "workshop up", "context:NAME" for a context of your kubeconfig`)
+	flags.StringVar(&f.cluster, "cluster", "embedded", `where to play: "embedded" for a new control plane, "up" for the cluster of "workshop up", "context:NAME" for a context of your kubeconfig`)
 	flags.IntVar(&f.nodes, "nodes", 3, "number of simulated nodes of an embedded cluster")
 	flags.BoolVar(&f.step, "step", false, "wait for Enter before each command, and when the screen is full; q ends the lesson")
-	flags.BoolVar(&f.keep, "keep", false, "leave the cluster up at the end, with what the lesson made")
-	flags.BoolVar(&f.yes, "yes", false, `do not ask before a "context:NAME" cluster is touched`)
+	flags.BoolVar(&f.keep, "keep", false, "leave the cluster up at the end, with the objects that the lesson created")
+	flags.BoolVar(&f.yes, "yes", false, `do not ask before changing a "context:NAME" cluster`)
 	return cmd
 }
 
@@ -101,7 +103,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		}
 	}()
 
-	stage, err := lesson.Set(ctx, l, c, scratch)
+	stage, err := lesson.Prepare(ctx, l, c, scratch)
 	if err != nil {
 		return err
 	}
@@ -142,10 +144,10 @@ func endedEarly(l lesson.Lesson, played play.Result, page *play.Page, err error)
 	return nil
 }
 
-// writeBill says what the programs of a lesson asked the API server for, and sums up what its commands did.
+// writeBill prints the requests of a lesson's programs, and sums up those of kubectl and the workshop.
 func writeBill(asked *history.History) error {
 	isTool := func(r history.Request) bool { return r.ShortAgent() == "kubectl" || r.ShortAgent() == "workshop" }
-	fmt.Print("What its programs asked the API server for:\n\n")
+	fmt.Print("Requests of its programs to the API server:\n\n")
 	programs := asked.Where(func(r history.Request) bool { return !isTool(r) })
 	if err := programs.WriteBill(os.Stdout, history.BillOptions{ByAgent: true}); err != nil {
 		return err
@@ -156,19 +158,19 @@ func writeBill(asked *history.History) error {
 		tools.Sent += cost.Sent
 		tools.Received += cost.Received
 	}
-	fmt.Printf("\nkubectl and the workshop itself made %d requests more, %d KB.\n", tools.Requests, (tools.Sent+tools.Received)/1000)
+	fmt.Printf("\nkubectl and the workshop itself made %d more requests, %d KB.\n", tools.Requests, (tools.Sent+tools.Received)/1000)
 	return nil
 }
 
-// openCluster returns the cluster that a lesson is to be played on, a directory for what has to be
-// written meanwhile, and what is to be done with both at the end, given how the lesson ended.
+// openCluster returns the cluster to play a lesson on, a directory for the lesson's files, and a function that disposes of
+// both, which is called with the lesson's error.
 func openCluster(ctx context.Context, root string, f lessonFlags) (c *cluster.Cluster, scratch string, end func(error) error, err error) {
 	options := cluster.Options{Nodes: f.nodes, Progress: os.Stderr}
 	if f.cluster == "embedded" && !f.keep {
 		if c, err = cluster.Start(ctx, options); err != nil {
 			return nil, "", nil, err
 		}
-		// In the cluster's own directory, which goes when we are killed.
+		// The cluster's own directory is removed even if this process is killed.
 		return c, c.Dir(), func(error) error { return c.Stop() }, nil
 	}
 	if scratch, err = os.MkdirTemp("", "workshop-run-"); err != nil {
@@ -182,7 +184,7 @@ func openCluster(ctx context.Context, root string, f lessonFlags) (c *cluster.Cl
 	case f.cluster == "up":
 		c, err = findUp(ctx, upDir(root))
 	case f.cluster != "embedded":
-		err = fmt.Errorf("there is no cluster %q; it may be embedded, up, or context:NAME", f.cluster)
+		err = fmt.Errorf("there is no cluster %q; give embedded, up, or context:NAME", f.cluster)
 	default:
 		c, err = cluster.Up(ctx, options, upDir(root))
 		if errors.Is(err, cluster.ErrAlreadyUp) {
@@ -215,20 +217,20 @@ func clean(ctx context.Context, stage *lesson.Stage) error {
 	return stage.Clean(ctx)
 }
 
-// ask names what will be touched and wants a yes.
+// ask lists what the lesson will create, and returns an error unless the answer is yes.
 func ask(ctx context.Context, input *bufio.Reader, s *lesson.Stage) error {
-	fmt.Printf("\nLesson %d will be played on %s. It makes, and removes at the end:\n  Namespace %s, and all that is in it\n",
+	fmt.Printf("\nLesson %d will be played on %s. It creates, and deletes at the end:\n  Namespace %s, and everything in it\n",
 		s.Lesson.Number, s.Cluster.Name, s.Namespace)
 	for _, object := range s.Outside {
 		fmt.Println("  " + object)
 	}
-	fmt.Print("Type yes to go on: ")
+	fmt.Print("Type yes to continue: ")
 	answer, err := readLine(ctx, input)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if answer != "yes" {
-		return errors.New("nothing was touched; to go on, type yes, or give YES=1 (--yes)")
+		return errors.New("nothing was changed; to play the lesson, type yes, or give YES=1 (--yes)")
 	}
 	return nil
 }
@@ -244,7 +246,7 @@ func waitForEnter(ctx context.Context, input *bufio.Reader) error {
 	return err
 }
 
-// readLine reads a line, or gives up when ctx ends; then nothing else may read from input.
+// readLine reads a line. If ctx ends first, it returns its cause, and nothing else may read from input any more.
 func readLine(ctx context.Context, input *bufio.Reader) (string, error) {
 	type read struct {
 		text string
@@ -263,7 +265,7 @@ func readLine(ctx context.Context, input *bufio.Reader) (string, error) {
 	}
 }
 
-// whatNext says what a person could do now.
+// whatNext says what the reader could do after a lesson.
 func whatNext(root string, l lesson.Lesson, f lessonFlags) string {
 	if f.keep {
 		return "The cluster is still up. To use it from this terminal:  eval \"$(make -s env)\"   To stop it:  make down"

@@ -20,7 +20,7 @@ func main() {
 	root := &cobra.Command{
 		Use:   "workshop",
 		Short: "A workshop on Kubernetes controllers: lessons, a cluster to play them on, and its tools",
-		// A failed lesson is not a misuse of the command.
+		// After a failed lesson, the usage would not help.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -21,20 +21,20 @@ func runCommand() *cobra.Command {
 	var shared string
 	cmd := &cobra.Command{
 		Use:   "run -- COMMAND [ARGUMENT]...",
-		Short: "Run a command with a cluster of its own, and return its exit status",
-		Long: `Run a command with a cluster of its own: KUBECONFIG names it, and kubectl is on the
-PATH. When the command ends, the cluster is thrown away.
+		Short: "Run a command with a new cluster, and return the command's exit status",
+		Long: `Run a command with a new cluster: KUBECONFIG points to it, and kubectl is on the PATH.
+The cluster is deleted when the command ends.
 
-With --shared LINK, it is a cluster for Go tests. Go caches their results only if their environment is
-the same each time. So LINK leads to the cluster's directory, ` + cluster.SharedVariable + ` names the kubeconfig
-in it, and nothing in the environment differs from run to run.`,
+With --shared LINK, the cluster is for Go tests. Go reuses a cached test result only if the environment is
+the same. So LINK becomes a symbolic link to the cluster's directory, ` + cluster.SharedVariable + ` names the
+kubeconfig below it, and the environment is the same in each run.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runWithCluster(cmd.Context(), nodes, shared, args)
 		},
 	}
 	cmd.Flags().IntVar(&nodes, "nodes", 3, "number of simulated nodes")
-	cmd.Flags().StringVar(&shared, "shared", "", "link to make to the directory of a cluster that Go tests share")
+	cmd.Flags().StringVar(&shared, "shared", "", "symbolic link to create to the directory of a cluster that Go tests share")
 	return cmd
 }
 
@@ -68,7 +68,7 @@ func runWithCluster(ctx context.Context, nodes int, shared string, args []string
 	return nil
 }
 
-// shareCluster makes a link to the cluster's directory, and returns an environment for Go tests that use it.
+// shareCluster makes a symbolic link to the cluster's directory, and returns an environment for Go tests that use it.
 func shareCluster(c *cluster.Cluster, link string) ([]string, error) {
 	link, err := filepath.Abs(link)
 	if err != nil {
@@ -78,7 +78,7 @@ func shareCluster(c *cluster.Cluster, link string) ([]string, error) {
 		return nil, fmt.Errorf("remove the link to an earlier cluster: %w", err)
 	}
 	if err := os.Symlink(filepath.Dir(c.Kubeconfig), link); err != nil {
-		return nil, fmt.Errorf("make a link to the cluster for the tests: %w", err)
+		return nil, fmt.Errorf("link to the cluster for the tests: %w", err)
 	}
 	env := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")

@@ -16,14 +16,13 @@ import (
 )
 
 func slowestCommand() *cobra.Command {
-	var most int
+	var count int
 	cmd := &cobra.Command{
 		Use:    "slowest FILE",
 		Hidden: true, // it is for the Makefile
 		Short:  "Print the slowest tests of a run, and how many tests there were",
-		Long: `Print the slowest tests of a run, and in the last line how many tests there were. FILE is what
-"go test -json" has printed. Tests whose results came from the cache are counted, but are not
-among the slowest.`,
+		Long: `Print the slowest tests of a run, and how many tests passed, failed and were skipped. FILE is the
+output of "go test -json". Tests whose results came from the cache are counted, but not listed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := os.Open(args[0])
@@ -31,10 +30,10 @@ among the slowest.`,
 				return err
 			}
 			defer file.Close()
-			return writeSlowest(os.Stdout, file, most)
+			return writeSlowest(os.Stdout, file, count)
 		},
 	}
-	cmd.Flags().IntVar(&most, "most", 10, "how many tests to print")
+	cmd.Flags().IntVar(&count, "count", 10, "how many tests to print")
 	return cmd
 }
 
@@ -44,7 +43,7 @@ type testEvent struct {
 	Elapsed                       float64 // seconds
 }
 
-func writeSlowest(out io.Writer, events io.Reader, most int) error {
+func writeSlowest(out io.Writer, events io.Reader, count int) error {
 	counts := map[string]int{}
 	cached := map[string]bool{} // packages
 	var all []testEvent
@@ -62,7 +61,7 @@ func writeSlowest(out io.Writer, events io.Reader, most int) error {
 			cached[e.Package] = true
 		case e.Test != "" && isEnd:
 			counts[e.Action]++
-			if !strings.Contains(e.Test, "/") { // the time of a part is also its test's
+			if !strings.Contains(e.Test, "/") { // a subtest's time is part of its test's
 				all = append(all, e)
 			}
 		}
@@ -73,7 +72,7 @@ func writeSlowest(out io.Writer, events io.Reader, most int) error {
 		fmt.Fprintln(out, "\nThe slowest tests:")
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, e := range all[:min(most, len(all))] {
+	for _, e := range all[:min(count, len(all))] {
 		fmt.Fprintf(table, "%.1fs\t  %s %s\n", e.Elapsed, path.Join(path.Base(path.Dir(e.Package)), path.Base(e.Package)), e.Test)
 	}
 	if err := table.Flush(); err != nil {

@@ -21,14 +21,14 @@ func upCommand() *cobra.Command {
 	var nodes int
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start a cluster that stays",
+		Short: "Start a cluster that keeps running",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return inUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
+			return withUpDir(cmd.Context(), func(ctx context.Context, dir string) error {
 				start := time.Now()
 				c, err := cluster.Up(ctx, cluster.Options{Nodes: nodes, Progress: os.Stderr}, dir)
 				if errors.Is(err, cluster.ErrAlreadyUp) {
-					return fmt.Errorf("%w; make status says more, make down stops it", err)
+					return fmt.Errorf("%w; make status describes it, make down stops it", err)
 				}
 				if err != nil {
 					return err
@@ -39,32 +39,32 @@ func upCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&nodes, "nodes", 3, "number of simulated nodes that a new cluster starts with")
+	cmd.Flags().IntVar(&nodes, "nodes", 3, "number of simulated nodes of a new cluster")
 	return cmd
 }
 
-// onUp makes a command without flags or arguments that acts on the directory of that cluster.
-func onUp(use, short string, act func(ctx context.Context, dir string) error) *cobra.Command {
+// upDirCommand returns a command without flags and arguments, which calls run with the directory of that cluster.
+func upDirCommand(use, short string, run func(ctx context.Context, dir string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
 		Short: short,
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return inUpDir(cmd.Context(), act) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return withUpDir(cmd.Context(), run) },
 	}
 }
 
 func downCommand() *cobra.Command {
-	return onUp("down", "Stop the cluster of \"workshop up\" and keep its state", func(ctx context.Context, dir string) error {
+	return upDirCommand("down", "Stop the cluster of \"workshop up\", and keep its state", func(ctx context.Context, dir string) error {
 		if err := cluster.Down(ctx, dir); err != nil {
 			return err
 		}
-		fmt.Println("down; make up starts it again as it was, make reset throws its state away")
+		fmt.Println("down; make up starts it again as it was, make reset deletes its state")
 		return nil
 	})
 }
 
 func statusCommand() *cobra.Command {
-	return onUp("status", "Say whether the cluster of \"workshop up\" runs, and how it is", func(ctx context.Context, dir string) error {
+	return upDirCommand("status", "Say whether the cluster of \"workshop up\" is running", func(ctx context.Context, dir string) error {
 		c, err := findUp(ctx, dir)
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func statusCommand() *cobra.Command {
 }
 
 func resetCommand() *cobra.Command {
-	return onUp("reset", "Stop the cluster of \"workshop up\" and throw its state away", func(ctx context.Context, dir string) error {
+	return upDirCommand("reset", "Stop the cluster of \"workshop up\", and delete its state", func(ctx context.Context, dir string) error {
 		if err := cluster.Reset(ctx, dir); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func resetCommand() *cobra.Command {
 }
 
 func envCommand() *cobra.Command {
-	cmd := onUp("env", "Print shell commands that point a terminal at the cluster of \"workshop up\"", func(ctx context.Context, dir string) error {
+	cmd := upDirCommand("env", "Print shell commands that point a terminal at the cluster of \"workshop up\"", func(ctx context.Context, dir string) error {
 		c, err := findUp(ctx, dir)
 		if err != nil {
 			return err
@@ -111,25 +111,26 @@ that this command works in any directory: it builds the control plane from there
 	return cmd
 }
 
-// quote makes one word of a shell command out of text.
+// quote quotes text for a shell, as one word.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// findUp returns the cluster that runs on dir.
+// findUp returns the running cluster with its state in dir.
 func findUp(ctx context.Context, dir string) (*cluster.Cluster, error) {
 	c, err := cluster.Find(ctx, dir, os.Stderr)
 	if !errors.Is(err, cluster.ErrNotUp) {
 		return c, err
 	}
 	if _, statErr := os.Stat(dir); statErr == nil {
-		return nil, fmt.Errorf("%w; its state is kept, and make up starts it again", err)
+		return nil, fmt.Errorf("%w; its state has been kept, and make up starts it again", err)
 	}
 	return nil, fmt.Errorf("%w; make up starts one", err)
 }
 
-func inUpDir(ctx context.Context, do func(ctx context.Context, dir string) error) error {
+// withUpDir calls run with the directory of the cluster of "workshop up".
+func withUpDir(ctx context.Context, run func(ctx context.Context, dir string) error) error {
 	root, err := cluster.Root(ctx)
 	if err != nil {
 		return err
 	}
-	return do(ctx, upDir(root))
+	return run(ctx, upDir(root))
 }

@@ -22,7 +22,7 @@ import (
 	"example.com/controllers/harness/testinput"
 )
 
-// TestMain makes the test binary the program under test, when it is asked to be.
+// TestMain makes the test binary the program under test if WORKSHOP_TEST_MAIN is set.
 func TestMain(m *testing.M) {
 	guard.Main()
 	if len(os.Args) > 2 && os.Args[1] == seeker {
@@ -50,7 +50,7 @@ kind: ClusterRole
 metadata: {name: NAMESPACE-role}
 `
 
-// repository is a repository with one small lesson, and directories of its own for all that is written.
+// repository is a repository with one small lesson, and a temporary directory of its own.
 type repository struct {
 	t         *testing.T
 	dir, temp string
@@ -58,7 +58,7 @@ type repository struct {
 	env       []string // of the workshop's command, beside ours
 }
 
-// newRepository makes one whose lesson has the given console blocks. The test is one that runs beside others.
+// newRepository makes one whose lesson has a console block with these lines. It makes the test a parallel one.
 func newRepository(t *testing.T, console ...string) *repository {
 	t.Helper()
 	t.Parallel()
@@ -98,7 +98,7 @@ func (r *repository) with(env ...string) *repository {
 	return &other
 }
 
-// workshop runs the program and returns all that it says, and its exit status.
+// workshop runs the program, and returns its output and exit status.
 func (r *repository) workshop(stdin string, args ...string) (output string, status int) {
 	r.t.Helper()
 	cmd := r.command(args...)
@@ -197,7 +197,7 @@ func TestWrongInput(t *testing.T) {
 		"an unknown lesson":          {args: []string{"lesson", "9"}, want: `there is no lesson "9". There are:`},
 		"a lesson that is no number": {args: []string{"lesson", "x"}, want: `there is no lesson "x". There are:`},
 		"two lessons":                {args: []string{"lesson", "1", "2"}, want: "accepts at most 1 arg(s), received 2"},
-		"an unknown cluster":         {args: []string{"lesson", "1", "--cluster=moon"}, want: `there is no cluster "moon"; it may be embedded, up, or context:NAME`},
+		"an unknown cluster":         {args: []string{"lesson", "1", "--cluster=moon"}, want: `there is no cluster "moon"; give embedded, up, or context:NAME`},
 		"an unknown context":         {args: []string{"lesson", "1", "--cluster=context:moon"}, want: `there is no context "moon" in `},
 		"an unreachable cluster":     {args: []string{"lesson", "1", "--cluster=context:workshop"}, kubeconfig: unreachable, want: `context "workshop" (https://127.0.0.1:1) does not answer`},
 		"no cluster that is up":      {args: []string{"lesson", "1", "--cluster=up"}, want: "no cluster is up; make up starts one"},
@@ -268,8 +268,8 @@ func TestLessonOnAContext(t *testing.T) {
 	out, status := r.workshop("no\n", lesson...)
 	require.Equal(t, 1, status)
 	require.Contains(t, out, "Lesson 1 will be played on context \"workshop\" (https://127.0.0.1:")
-	require.Contains(t, out, "Namespace "+r.namespace+", and all that is in it\n  ClusterRole "+r.namespace+"-role\n")
-	require.Contains(t, out, "nothing was touched")
+	require.Contains(t, out, "Namespace "+r.namespace+", and everything in it\n  ClusterRole "+r.namespace+"-role\n")
+	require.Contains(t, out, "nothing was changed")
 	gone()
 
 	out, status = r.workshop("yes\n", lesson...)
@@ -281,7 +281,7 @@ func TestLessonOnAContext(t *testing.T) {
 	require.NotContains(t, out, "Type yes")
 	gone()
 
-	// What an earlier run had to leave is the lesson's, and goes.
+	// The lesson deletes what its own earlier run was told to keep.
 	out, status = r.workshop("", append(lesson, "--yes", "--keep")...)
 	require.Zero(t, status, "%s", out)
 	_, err := r.kubectl("get", "namespace", r.namespace)
@@ -290,12 +290,12 @@ func TestLessonOnAContext(t *testing.T) {
 	require.Zero(t, status, "%s", out)
 	gone()
 
-	// A namespace of that name that the lesson did not make is somebody's.
+	// But not a namespace of that name that somebody else created.
 	_, err = r.kubectl("create", "namespace", r.namespace)
 	require.NoError(t, err)
 	out, status = r.workshop("", append(lesson, "--yes")...)
 	require.Equal(t, 1, status)
-	require.Contains(t, out, "that the lesson did not make; it is left alone")
+	require.Contains(t, out, "that the lesson did not create; it was not touched")
 	_, err = r.kubectl("delete", "namespace", r.namespace)
 	require.NoError(t, err)
 	r.requireNothingLeft()
@@ -380,7 +380,7 @@ func TestUp(t *testing.T) {
 
 	out, status = r.workshop("", "up")
 	require.Equal(t, 1, status)
-	require.Contains(t, out, "the cluster is already up; make status says more, make down stops it")
+	require.Contains(t, out, "the cluster is already up; make status describes it, make down stops it")
 	out, status = r.workshop("", "status")
 	require.Zero(t, status)
 	require.Contains(t, out, "up: Kubernetes v1.37.1, 2 nodes\nkubeconfig: "+r.dir)
@@ -399,7 +399,7 @@ func TestUp(t *testing.T) {
 	require.Zero(t, status, "%s", out)
 	out, status = r.workshop("", "status")
 	require.Equal(t, 1, status)
-	require.Contains(t, out, "no cluster is up; its state is kept, and make up starts it again")
+	require.Contains(t, out, "no cluster is up; its state has been kept, and make up starts it again")
 	out, status = r.workshop("", "up")
 	require.Zero(t, status, "%s", out)
 	require.Contains(t, out, "3 nodes", "the one that was added has stayed")
