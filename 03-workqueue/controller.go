@@ -1,14 +1,13 @@
-// Package workqueue is a controller whose handlers do not work. They put the name of what may have to be
-// done into a queue; workers take it out, look at how things are, and try until it is done.
+// Package workqueue is a level-triggered controller. Its event handlers only add keys to a queue. Workers take keys
+// from the queue, compare the actual state of the object with the desired one, and retry until the two agree.
 //
-// Its job is that of lessons 1 and 2: say on which node each Pod runs, and when ConfigMap
-// "frontend-config" changes, replace the Pods labelled app=frontend by deleting them; their Deployment
-// brings them back.
+// It does the job of lessons 1 and 2: log on which node each Pod runs, and when ConfigMap "frontend-config"
+// changes, replace the Pods labelled app=frontend by deleting them; their Deployment creates new ones.
 //
-//   - No change is lost, be it made while the controller is down, or when a request fails.
-//   - However often something changed, it is looked at no more often than there is time for.
-//   - Never do two workers look at the same Pod at once.
-//   - A Pod is deleted once, however old the informer's copy of it is.
+//   - No change is lost, whether it is made while the controller is down or its request fails.
+//   - A key that is added many times while it waits in the queue is reconciled once.
+//   - A Pod is never reconciled by two workers at once.
+//   - A stale cache does not make the controller delete a Pod twice.
 package workqueue
 
 import (
@@ -23,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -39,23 +39,25 @@ const ConfigName = "frontend-config"
 
 var frontend = labels.SelectorFromSet(labels.Set{"app": "frontend"})
 
-// Controller does the job in one namespace. Run it once.
+// Controller replaces the outdated Pods of one namespace. Run must be called at most once.
 type Controller struct {
 	Options
-	client     kubernetes.Interface
-	pods       coreinformers.TypedPodInformer
-	podLister  listers.PodLister
-	config     listers.ConfigMapNamespaceLister
-	factories  []informers.SharedInformerFactory
-	queue      workqueue.TypedRateLimitingInterface[cache.ObjectName] // of Pods
-	ownWrites  *ownWrites
-	deletePod  func(context.Context, *corev1.Pod) (resourceVersion string, err error)
-	recorder   events.EventRecorder
-	announcers events.EventBroadcaster
-	ready      atomic.Bool
+	pods      coreinformers.TypedPodInformer
+	podLister listers.PodLister // reads from the cache of pods
+	config    listers.ConfigMapNamespaceLister
+	factories []informers.SharedInformerFactory // of every cache that reconcile reads
+	// queue holds keys of Pods that may be stale. A key does not say what happened to the Pod.
+	queue workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	// ownWrites holds the deletions that the cache of pods may not show yet.
+	ownWrites *ownWrites
+	// deletePod returns the Pod's resourceVersion after the deletion. Tests replace it.
+	deletePod   func(context.Context, *corev1.Pod) (resourceVersion string, err error)
+	recorder    events.EventRecorder
+	broadcaster events.EventBroadcaster // writes the recorder's Events to the API server
+	ready       atomic.Bool             // caches synced, and not shutting down
 }
 
-// New returns a controller that has not begun yet.
+// New returns a controller that makes no request before Run is called.
 func New(ctx context.Context, client kubernetes.Interface, options Options) (*Controller, error) {
 	logger := klog.FromContext(ctx)
 	inNamespace := informers.WithNamespace(options.Namespace)
@@ -66,21 +68,20 @@ func New(ctx context.Context, client kubernetes.Interface, options Options) (*Co
 		}))
 	c := &Controller{
 		Options:   options,
-		client:    client,
 		factories: []informers.SharedInformerFactory{podFactory, configFactory},
 		pods:      podFactory.Core().V1().Pods(),
 		config:    configFactory.Core().V1().ConfigMaps().Lister().ConfigMaps(options.Namespace),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](options.Backoff, options.MaxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: "pods"}),
-		ownWrites:  newOwnWrites(),
-		deletePod:  deleter(client),
-		announcers: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
+		ownWrites:   newOwnWrites(),
+		deletePod:   podDeleter(client),
+		broadcaster: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
 	}
 	c.podLister = c.pods.Lister()
-	c.recorder = c.announcers.NewRecorder(scheme.Scheme, "workqueue")
+	c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, "workqueue")
 
-	// What changed does not matter, only which Pods to look at.
+	// The handlers pass on which Pods may be stale, and nothing of what happened to them.
 	_, err := c.pods.TypedInformer().AddTypedEventHandler(coreinformers.PodHandlerFuncs{
 		AddFunc:    func(pod *corev1.Pod) { c.queue.Add(cache.MetaObjectToName(pod)) },
 		UpdateFunc: func(_, pod *corev1.Pod) { c.queue.Add(cache.MetaObjectToName(pod)) },
@@ -90,103 +91,108 @@ func New(ctx context.Context, client kubernetes.Interface, options Options) (*Co
 		return nil, err
 	}
 	_, err = configFactory.Core().V1().ConfigMaps().TypedInformer().AddTypedEventHandler(coreinformers.ConfigMapHandlerFuncs{
-		AddFunc:    func(config *corev1.ConfigMap) { c.enqueueAll(logger, config) },
-		UpdateFunc: func(_, config *corev1.ConfigMap) { c.enqueueAll(logger, config) },
+		AddFunc:    func(config *corev1.ConfigMap) { c.enqueueFrontend(logger, config) },
+		UpdateFunc: func(_, config *corev1.ConfigMap) { c.enqueueFrontend(logger, config) },
 	}, cache.HandlerOptions{Logger: &logger})
 	return c, err
 }
 
-// enqueueAll has all Pods of the frontend looked at, as soon as that makes sense.
-func (c *Controller) enqueueAll(logger klog.Logger, config *corev1.ConfigMap) {
+// enqueueFrontend adds all Pods of the frontend to the queue, as soon as replacements would be newer than the config.
+func (c *Controller) enqueueFrontend(logger klog.Logger, config *corev1.ConfigMap) {
 	pods, err := c.podLister.Pods(config.Namespace).List(frontend)
 	if err != nil {
-		logger.Error(err, "The Pods of the frontend are not known", "configMap", klog.KObj(config))
+		logger.Error(err, "Failed to list the Pods of the frontend", "configMap", klog.KObj(config))
 		return
 	}
 	for _, pod := range pods {
-		c.queue.AddAfter(cache.MetaObjectToName(pod), secondOver(lastChange(config), time.Now()))
+		c.queue.AddAfter(cache.MetaObjectToName(pod), untilNextSecond(lastChange(config), time.Now()))
 	}
 }
 
-// Run works until ctx ends. Then it finishes what it is at, and returns when nothing of it is left.
+// Run reconciles until ctx is cancelled. It then stops adding keys, waits until the workers have drained the queue,
+// and returns when no goroutine of the controller is left.
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	// What is being done when ctx ends, may go on for the time of grace.
-	work, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	if err := c.announcers.StartRecordingToSinkWithContext(work); err != nil {
-		return err
+	// In-flight work may continue for Grace after ctx is cancelled, so it has a context of its own.
+	workCtx, cancelWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelWork()
+	if err := c.broadcaster.StartRecordingToSinkWithContext(workCtx); err != nil {
+		return fmt.Errorf("start recording Events: %w", err)
 	}
-	defer c.announcers.Shutdown()
+	defer c.broadcaster.Shutdown()
 	for _, factory := range c.factories {
 		factory.StartWithContext(ctx)
 		defer factory.Shutdown()
 	}
 	for _, factory := range c.factories {
-		// Nobody may act on half a cache.
+		// Don't act before the caches have synced.
 		if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 			c.queue.ShutDown()
-			return nil // told to stop before there was anything to do
+			return nil // ctx was cancelled first; stopping then is no failure
 		}
 	}
+	if !reportsResourceVersion(c.pods.Informer().GetStore()) {
+		logger.Error(nil, "Guard against a stale cache is off: the cache reports no resourceVersion",
+			"featureGate", clientfeatures.AtomicFIFO, "enabled", clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO))
+	}
 	c.ready.Store(true)
-	logger.Info("In step with the API server", "workers", c.Workers)
+	logger.Info("Caches synced", "workers", c.Workers)
 
 	var workers sync.WaitGroup
 	for number := range c.Workers {
 		workers.Go(func() {
-			ctx := klog.NewContext(work, klog.LoggerWithValues(logger, "worker", number))
-			for c.processNext(ctx) {
+			ctx := klog.NewContext(workCtx, klog.LoggerWithValues(logger, "worker", number))
+			for c.processNextWorkItem(ctx) {
 			}
 		})
 	}
 	<-ctx.Done()
 	c.ready.Store(false)
-	time.AfterFunc(c.Grace, stop)
+	time.AfterFunc(c.Grace, cancelWork)
 	c.queue.ShutDownWithDrain()
-	c.queue.ShutDown() // what waits to be added later; draining leaves that behind
+	c.queue.ShutDown() // drops the keys whose delay is not over; ShutDownWithDrain leaves their goroutine running
 	workers.Wait()
 	logger.Info("Stopped")
 	return nil
 }
 
-// processNext takes a Pod out of the queue and looks at it. It returns false when there will be no more.
-func (c *Controller) processNext(ctx context.Context) bool {
+// processNextWorkItem reconciles the next key in the queue. It returns false when the queue is shut down and empty.
+func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 	key, shutdown := c.queue.Get()
 	if shutdown {
 		return false
 	}
-	// Until then, the queue gives this key to no other worker, but remembers if somebody adds it.
+	// Until Done, no other worker gets this key. If it is added meanwhile, Done puts it back into the queue.
 	defer c.queue.Done(key)
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "pod", key))
 	err := c.reconcile(ctx, key)
 	if err == nil {
-		c.queue.Forget(key) // its failures, so that the next one is retried soon again
+		c.queue.Forget(key) // resets the backoff
 		return true
 	}
 	failures := c.queue.NumRequeues(key) + 1
-	klog.FromContext(ctx).Error(err, "Failed, will try again", "failures", failures)
-	c.queue.AddRateLimited(key) // the wait doubles each time, up to MaxBackoff, and there is no last time
+	klog.FromContext(ctx).Error(err, "Reconcile failed, requeueing with backoff", "failures", failures)
+	c.queue.AddRateLimited(key) // the delay doubles each time, up to MaxBackoff; the key is never dropped
 	if failures == c.WarnAfter {
 		c.warn(key, err)
 	}
 	return true
 }
 
-// warn tells whoever looks at the Pod that we do not get on with it.
-func (c *Controller) warn(key cache.ObjectName, why error) {
+// warn records an Event on the Pod, for users who read "kubectl describe" and not our log.
+func (c *Controller) warn(key cache.ObjectName, failure error) {
 	if pod, err := c.podLister.Pods(key.Namespace).Get(key.Name); err == nil {
-		c.recorder.Eventf(pod, nil, corev1.EventTypeWarning, "NotReplaced", "Delete", "Runs an old config: %v", why)
+		c.recorder.Eventf(pod, nil, corev1.EventTypeWarning, "NotReplaced", "Delete", "Runs an old config: %v", failure)
 	}
 }
 
-// reconcile looks at a Pod and deletes it if it is older than its config. It does not know why it was
-// called, and if it is called again, nothing more happens.
+// reconcile deletes the Pod if it is older than its config. It does not depend on why it was called, and calling it
+// again does no more.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
 	logger := klog.FromContext(ctx)
-	// Before we read anything: what is read now must not be older than what we wrote.
-	if !c.TrustCache && !c.ownWrites.seenBy(c.pods.Informer().GetStore(), key) {
-		return nil // our write will come, and bring us back
+	// Check before reading from the cache: what we read is then at least as new as our last write.
+	if !c.ownWrites.observedBy(c.pods.Informer().GetStore(), key) {
+		return nil // the watch will deliver our write, and the handler will add the key again
 	}
 	pod, err := c.podLister.Pods(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
@@ -196,7 +202,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	if err != nil {
 		return err
 	}
-	logger.Info("Pod", "node", pod.Spec.NodeName)
+	logger.Info("Reconciling", "node", pod.Spec.NodeName)
 	config, err := c.config.Get(ConfigName)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -208,7 +214,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	if !isStale(pod, changed) {
 		return nil
 	}
-	if wait := secondOver(changed, time.Now()); wait > 0 {
+	if wait := untilNextSecond(changed, time.Now()); wait > 0 {
 		c.queue.AddAfter(key, wait)
 		return nil
 	}
@@ -220,6 +226,6 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	if err != nil {
 		return fmt.Errorf("delete Pod %s: %w", key, err)
 	}
-	c.ownWrites.wrote(key, resourceVersion)
+	c.ownWrites.wroteAt(key, resourceVersion)
 	return nil
 }

@@ -20,22 +20,24 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientfeatures "k8s.io/client-go/features"
+	featurestesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
 
-var errBadDay = apierrors.NewInternalError(errors.New("the API server has a bad day"))
+var errServer = apierrors.NewInternalError(errors.New("etcd is unavailable"))
 
-// stale makes Pods of the frontend that are older than their config, and comes back when the second of
-// the change is over.
-func (w *world) stale(names ...string) {
+// makeStale creates Pods of the frontend, changes their config a minute later, and returns when the second of the
+// change is over.
+func (w *world) makeStale(names ...string) {
 	w.startPods(names...)
-	later(time.Minute)
+	advance(time.Minute)
 	w.changeConfig()
-	later(time.Second)
+	advance(time.Second)
 }
 
-// names returns the names of so many Pods.
+// names returns the names of count Pods.
 func names(count int) []string {
 	var names []string
 	for number := range count {
@@ -44,12 +46,12 @@ func names(count int) []string {
 	return names
 }
 
-// failing returns a trouble that the first requests meet.
-func failing(times int) func(context.Context, *corev1.Pod) error {
-	return failingWith(errBadDay, times)
+// failFirst returns an onDelete that fails the first requests.
+func failFirst(times int) func(context.Context, *corev1.Pod) error {
+	return failFirstWith(errServer, times)
 }
 
-func failingWith(err error, times int) func(context.Context, *corev1.Pod) error {
+func failFirstWith(err error, times int) func(context.Context, *corev1.Pod) error {
 	var requests atomic.Int64
 	return func(context.Context, *corev1.Pod) error {
 		if requests.Add(1) > int64(times) {
@@ -59,8 +61,8 @@ func failingWith(err error, times int) func(context.Context, *corev1.Pod) error 
 	}
 }
 
-// taking returns a trouble with which a request takes time, if nobody gives up on it.
-func taking(d time.Duration) func(context.Context, *corev1.Pod) error {
+// slowDelete returns an onDelete with which each request takes d, unless its context ends.
+func slowDelete(d time.Duration) func(context.Context, *corev1.Pod) error {
 	return func(ctx context.Context, _ *corev1.Pod) error {
 		select {
 		case <-time.After(d):
@@ -71,7 +73,7 @@ func taking(d time.Duration) func(context.Context, *corev1.Pod) error {
 	}
 }
 
-// seconds returns so many seconds, each.
+// seconds returns durations of whole seconds.
 func seconds(counts ...int) []time.Duration {
 	var times []time.Duration
 	for _, count := range counts {
@@ -84,7 +86,7 @@ func TestReplacesPodsWhenTheConfigChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.changeConfig()
-		later(time.Minute)
+		advance(time.Minute)
 		w.startPods("frontend-1", "frontend-2", "frontend-3")
 		w.write(newPod(namespace, "backend-1", "backend"))
 		elsewhere := newPod("mall", "elsewhere", "frontend")
@@ -92,40 +94,40 @@ func TestReplacesPodsWhenTheConfigChanges(t *testing.T) {
 		stop := w.run()
 		defer stop()
 
-		looks := w.looks("frontend-1")
-		require.Contains(t, []int{1, 2}, looks, "the Pod is new, and so is the config; a worker may look in between")
-		later(time.Hour)
+		initial := w.reconciles("frontend-1")
+		require.Contains(t, []int{1, 2}, initial, "the add events of the Pod and of the config may be reconciled together or one by one")
+		advance(time.Hour)
 		w.changeOtherConfig(namespace, "backend-config")
 		w.changeOtherConfig("mall", ConfigName)
-		later(time.Hour)
+		advance(time.Hour)
 		require.Empty(t, w.deleted(), "before any change")
-		require.Equal(t, looks, w.looks("frontend-1"), "before any change")
+		require.Equal(t, initial, w.reconciles("frontend-1"), "before any change")
 
 		w.changeConfig()
-		later(5 * time.Second)
+		advance(5 * time.Second)
 		w.write(elsewhere)
-		later(5 * time.Second)
+		advance(5 * time.Second)
 		require.ElementsMatch(t, []string{"frontend-1", "frontend-2", "frontend-3"}, w.deleted(), "after the change")
 
 		w.startPods("frontend-4")
-		later(time.Hour)
+		advance(time.Hour)
 		require.Len(t, w.deleted(), 3, "a Pod that started after the change")
-		require.Equal(t, 1, w.looks("backend-1"), "a Pod that the config does not concern")
-		require.Empty(t, w.complaints())
+		require.Equal(t, 1, w.reconciles("backend-1"), "a Pod that the config does not concern")
+		require.Empty(t, w.loggedErrors())
 	})
 }
 
-func TestReplacesPodsWhenTheConfigIsMade(t *testing.T) {
+func TestReplacesPodsWhenTheConfigIsCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.startPods("frontend-1")
 		stop := w.run()
 		defer stop()
-		later(time.Minute)
-		require.Empty(t, w.deleted(), "there is no config")
-		require.Empty(t, w.complaints(), "there is no config")
+		advance(time.Minute)
+		require.Empty(t, w.deleted(), "without a config")
+		require.Empty(t, w.loggedErrors(), "without a config")
 		w.changeConfig()
-		later(time.Minute)
+		advance(time.Minute)
 		require.Equal(t, []string{"frontend-1"}, w.deleted())
 	})
 }
@@ -134,25 +136,25 @@ func TestActsOnAChangeMadeWhileItWasDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.changeConfig()
-		later(time.Minute)
+		advance(time.Minute)
 		w.startPods("frontend-1")
 		stop := w.run()
-		later(time.Minute)
+		advance(time.Minute)
 		stop()
 
 		w.changeConfig()
-		later(time.Minute)
+		advance(time.Minute)
 		w.startPods("frontend-2")
 		require.Empty(t, w.deleted(), "while it is down")
 
 		stop = w.run()
 		defer stop()
-		later(time.Minute)
-		require.Equal(t, []string{"frontend-1"}, w.deleted(), "after it has come back")
+		advance(time.Minute)
+		require.Equal(t, []string{"frontend-1"}, w.deleted(), "after a restart")
 	})
 }
 
-func TestFindsOutWhatTheWatchesMissed(t *testing.T) {
+func TestCatchesUpAfterABrokenWatch(t *testing.T) {
 	tests := map[string]struct {
 		happens func(w *world)
 		want    []string
@@ -178,13 +180,13 @@ func TestFindsOutWhatTheWatchesMissed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.changeConfig()
-				later(time.Minute)
+				advance(time.Minute)
 				w.startPods("frontend-1")
 				stop := w.run()
 				defer stop()
-				later(time.Minute)
+				advance(time.Minute)
 				test.happens(w)
-				later(time.Hour)
+				advance(time.Hour)
 				require.ElementsMatch(t, test.want, w.deleted())
 			})
 		})
@@ -192,7 +194,7 @@ func TestFindsOutWhatTheWatchesMissed(t *testing.T) {
 }
 
 func TestWaitsUntilTheSecondOfTheChangeIsOver(t *testing.T) {
-	for name, up := range map[string]bool{"it is told": true, "it starts within that second": false} {
+	for name, up := range map[string]bool{"the controller is running": true, "the controller starts within that second": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
@@ -201,88 +203,88 @@ func TestWaitsUntilTheSecondOfTheChangeIsOver(t *testing.T) {
 					stop := w.run()
 					defer stop()
 				}
-				later(time.Minute)
+				advance(time.Minute)
 				begin := time.Now()
-				later(300 * time.Millisecond)
+				advance(300 * time.Millisecond)
 				w.changeConfig()
 				if !up {
 					stop := w.run()
 					defer stop()
 				}
-				later(time.Minute)
+				advance(time.Minute)
 				require.Equal(t, seconds(1, 1), w.requestsSince(begin))
 			})
 		})
 	}
 }
 
-func TestReplacesAPodThatIsMadeInTheSecondOfTheChange(t *testing.T) {
+func TestReplacesAPodThatIsCreatedInTheSecondOfTheChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		stop := w.run()
 		defer stop()
-		later(time.Minute)
+		advance(time.Minute)
 		begin := time.Now()
-		later(300 * time.Millisecond)
+		advance(300 * time.Millisecond)
 		w.changeConfig()
-		later(300 * time.Millisecond)
+		advance(300 * time.Millisecond)
 		w.startPods("frontend-1")
-		later(time.Minute)
+		advance(time.Minute)
 		require.Equal(t, seconds(1), w.requestsSince(begin))
 	})
 }
 
-func TestTriesAgainLessAndLessOften(t *testing.T) {
+func TestRetriesWithExponentialBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		stop := w.run()
 		defer stop()
 
-		w.trouble = failing(7)
-		w.stale("frontend-1")
+		w.onDelete = failFirst(7)
+		w.makeStale("frontend-1")
 		begin := time.Now()
-		later(time.Hour)
+		advance(time.Hour)
 		require.Equal(t, seconds(0, 1, 3, 7, 15, 25, 35, 45), w.requestsSince(begin))
 		var complaints []string
 		for failures := range 7 {
-			complaints = append(complaints, fmt.Sprintf("Failed, will try again pod=shop/frontend-1 failures=%d: delete Pod shop/frontend-1: %v",
-				failures+1, errBadDay))
+			complaints = append(complaints, fmt.Sprintf("Reconcile failed, requeueing with backoff pod=shop/frontend-1 failures=%d: delete Pod shop/frontend-1: %v",
+				failures+1, errServer))
 		}
-		require.Equal(t, complaints, w.complaints())
+		require.Equal(t, complaints, w.loggedErrors())
 
-		// The next Pod of that name is none the worse for it.
-		w.trouble = failing(2)
-		w.stale("frontend-1")
+		// Success resets the backoff: the next Pod of that name starts with the shortest delay.
+		w.onDelete = failFirst(2)
+		w.makeStale("frontend-1")
 		begin = time.Now()
-		later(time.Hour)
+		advance(time.Hour)
 		require.Equal(t, seconds(0, 1, 3), w.requestsSince(begin))
 	})
 }
 
-func TestTriesAgainWhateverWentWrong(t *testing.T) {
+func TestRetriesAfterAnyError(t *testing.T) {
 	pods := corev1.Resource("pods")
 	tests := map[string]error{
-		"the API server has a bad day":  errBadDay,
-		"the API server is overloaded":  apierrors.NewTooManyRequests("slow down", 1),
-		"it takes the API server long":  apierrors.NewServerTimeout(pods, "delete", 1),
-		"we may not, for now":           apierrors.NewForbidden(pods, "frontend-1", errors.New("no role yet")),
-		"it is another Pod":             apierrors.NewConflict(pods, "frontend-1", errors.New("the UID is another")),
-		"nobody is there":               &url.Error{Op: "Delete", URL: "https://127.0.0.1", Err: syscall.ECONNREFUSED},
-		"the connection breaks halfway": &url.Error{Op: "Delete", URL: "https://127.0.0.1", Err: io.ErrUnexpectedEOF},
-		"there is no answer in time":    context.DeadlineExceeded,
+		"internal error":     errServer,
+		"too many requests":  apierrors.NewTooManyRequests("slow down", 1),
+		"server timeout":     apierrors.NewServerTimeout(pods, "delete", 1),
+		"forbidden":          apierrors.NewForbidden(pods, "frontend-1", errors.New("no role yet")),
+		"conflict":           apierrors.NewConflict(pods, "frontend-1", errors.New("the UID is another")),
+		"connection refused": &url.Error{Op: "Delete", URL: "https://127.0.0.1", Err: syscall.ECONNREFUSED},
+		"unexpected EOF":     &url.Error{Op: "Delete", URL: "https://127.0.0.1", Err: io.ErrUnexpectedEOF},
+		"deadline exceeded":  context.DeadlineExceeded,
 	}
-	for name, wrong := range tests {
+	for name, failure := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.trouble = failingWith(wrong, 2)
+				w.onDelete = failFirstWith(failure, 2)
 				stop := w.run()
 				defer stop()
-				w.stale("frontend-1")
+				w.makeStale("frontend-1")
 				begin := time.Now()
-				later(time.Hour)
+				advance(time.Hour)
 				require.Equal(t, seconds(0, 1, 3), w.requestsSince(begin))
-				require.Len(t, w.complaints(), 2)
+				require.Len(t, w.loggedErrors(), 2)
 			})
 		})
 	}
@@ -293,16 +295,16 @@ func TestNeverGivesUp(t *testing.T) {
 		w := newWorld(t)
 		w.options.Backoff, w.options.MaxBackoff = 100*time.Millisecond, time.Minute
 		recovery := time.Now().Add(24 * time.Hour)
-		w.trouble = func(context.Context, *corev1.Pod) error {
+		w.onDelete = func(context.Context, *corev1.Pod) error {
 			if time.Now().Before(recovery) {
-				return errBadDay
+				return errServer
 			}
 			return nil
 		}
 		stop := w.run()
 		defer stop()
-		w.stale("frontend-1")
-		later(24*time.Hour + 2*time.Minute)
+		w.makeStale("frontend-1")
+		advance(24*time.Hour + 2*time.Minute)
 		last := w.requestsSince(recovery)
 		require.Len(t, last, 1)
 		require.LessOrEqual(t, last[0], time.Minute)
@@ -315,45 +317,45 @@ func TestOnePodThatCannotBeDeletedDoesNotHoldUpTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.options.Workers = 1
-		w.trouble = func(_ context.Context, pod *corev1.Pod) error {
+		w.onDelete = func(_ context.Context, pod *corev1.Pod) error {
 			if pod.Name == "frontend-2" {
-				return errBadDay
+				return errServer
 			}
 			return nil
 		}
 		stop := w.run()
 		defer stop()
-		w.stale("frontend-1", "frontend-2", "frontend-3")
+		w.makeStale("frontend-1", "frontend-2", "frontend-3")
 		begin := time.Now()
-		later(time.Second / 2)
+		advance(time.Second / 2)
 		require.ElementsMatch(t, []string{"frontend-1", "frontend-2", "frontend-3"}, w.deleted())
 		require.Equal(t, seconds(0, 0, 0), w.requestsSince(begin))
 	})
 }
 
-func TestAPodWhoseEndItHasNotSeenDoesNotHoldUpTheOthers(t *testing.T) {
+func TestAnUnobservedDeletionDoesNotHoldUpTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.options.Workers, w.options.MaxBackoff = 1, time.Second
-		w.trouble = func(_ context.Context, pod *corev1.Pod) error {
+		w.onDelete = func(_ context.Context, pod *corev1.Pod) error {
 			if pod.Name == "frontend-2" {
-				return errBadDay
+				return errServer
 			}
 			return nil
 		}
 		w.startPods("frontend-1", "frontend-2")
-		w.lag["pods"] = 10 * time.Second
+		w.watchLag["pods"] = 10 * time.Second
 		stop := w.run()
 		defer stop()
-		later(time.Minute)
+		advance(time.Minute)
 		w.changeConfig()
-		later(time.Second)
-		w.changeConfig() // frontend-1 is looked at again, and the cache does not know yet that it is ending.
-		later(time.Second + time.Millisecond)
+		advance(time.Second)
+		w.changeConfig() // reconciles frontend-1 again, while the cache does not show its deletion yet
+		advance(time.Second + time.Millisecond)
 		begin := time.Now()
-		later(5 * time.Second)
+		advance(5 * time.Second)
 		requests := w.requestsSince(begin)
-		later(time.Minute) // until it has seen it; only then can a worker that waits for that stop
+		advance(time.Minute) // until the deletion is observed, so that even a worker that blocks on it can stop
 		require.Len(t, requests, 5, "to delete frontend-2")
 	})
 }
@@ -361,19 +363,19 @@ func TestAPodWhoseEndItHasNotSeenDoesNotHoldUpTheOthers(t *testing.T) {
 func TestAPodThatIsGoneIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.trouble = func(_ context.Context, pod *corev1.Pod) error {
+		w.onDelete = func(_ context.Context, pod *corev1.Pod) error {
 			return apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
 		}
 		stop := w.run()
 		defer stop()
-		w.stale("frontend-1")
-		later(time.Hour)
+		w.makeStale("frontend-1")
+		advance(time.Hour)
 		require.Equal(t, []string{"frontend-1"}, w.deleted())
-		require.Empty(t, w.complaints())
+		require.Empty(t, w.loggedErrors())
 	})
 }
 
-func TestAnEventSaysOnceThatAPodIsNotReplaced(t *testing.T) {
+func TestWritesOneEventWhenAPodKeepsFailing(t *testing.T) {
 	tests := map[string]struct{ warnAfter, failures, want int }{
 		"one failure too few":     {3, 2, 0},
 		"just enough failures":    {3, 3, 1},
@@ -388,9 +390,9 @@ func TestAnEventSaysOnceThatAPodIsNotReplaced(t *testing.T) {
 				w.options.WarnAfter = test.warnAfter
 				stop := w.run()
 				defer stop()
-				w.trouble = failing(test.failures)
-				w.stale("frontend-1")
-				later(time.Hour)
+				w.onDelete = failFirst(test.failures)
+				w.makeStale("frontend-1")
+				advance(time.Hour)
 				events := w.events()
 				require.Len(t, events, test.want)
 				for _, event := range events {
@@ -399,8 +401,8 @@ func TestAnEventSaysOnceThatAPodIsNotReplaced(t *testing.T) {
 					require.Equal(t, "Delete", event.Action)
 					require.Equal(t, "Pod shop/frontend-1 frontend-1",
 						fmt.Sprintf("%s %s/%s %s", event.Regarding.Kind, event.Regarding.Namespace, event.Regarding.Name, event.Regarding.UID))
-					require.Equal(t, fmt.Sprint("Runs an old config: delete Pod shop/frontend-1: ", errBadDay), event.Note)
-					require.Nil(t, event.Series, "said once")
+					require.Equal(t, fmt.Sprint("Runs an old config: delete Pod shop/frontend-1: ", errServer), event.Note)
+					require.Nil(t, event.Series, "written once")
 				}
 			})
 		})
@@ -413,47 +415,47 @@ func (w *world) events() []eventsv1.Event {
 	return list.Items
 }
 
-func TestABurstOfChangesIsLookedAtOnce(t *testing.T) {
+func TestABurstOfChangesIsReconciledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.startPods("frontend-1", "frontend-2")
 		stop := w.run()
 		defer stop()
-		later(time.Minute)
-		before := w.looks("frontend-1") + w.looks("frontend-2")
+		advance(time.Minute)
+		before := w.reconciles("frontend-1") + w.reconciles("frontend-2")
 		begin := time.Now()
 		for range 200 {
 			w.changeConfig()
-			later(time.Millisecond / 2)
+			advance(time.Millisecond / 2)
 		}
-		later(10 * time.Second)
+		advance(10 * time.Second)
 		require.ElementsMatch(t, []string{"frontend-1", "frontend-2"}, w.deleted())
 		require.Equal(t, seconds(1, 1), w.requestsSince(begin))
-		require.LessOrEqual(t, w.looks("frontend-1")+w.looks("frontend-2")-before, 4, "to delete it, and when it is marked")
+		require.LessOrEqual(t, w.reconciles("frontend-1")+w.reconciles("frontend-2")-before, 4, "each Pod twice: when it is deleted, and when it has its deletionTimestamp")
 	})
 }
 
-func TestWhatChangesWhileTheWorkersAreBusyIsLookedAtOnce(t *testing.T) {
+func TestChangesWhileTheWorkersAreBusyAreReconciledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.options.Workers = 1
-		w.trouble = taking(10 * time.Second)
+		w.onDelete = slowDelete(10 * time.Second)
 		w.write(newPod(namespace, "backend-1", "backend"))
 		stop := w.run()
 		defer stop()
-		w.stale("frontend-1")
-		before := w.looks("backend-1")
+		w.makeStale("frontend-1")
+		before := w.reconciles("backend-1")
 		for range 200 {
 			w.touch("backend-1")
 			synctest.Wait()
 		}
-		require.Equal(t, before, w.looks("backend-1"), "while the worker is busy")
-		later(time.Minute)
-		require.Equal(t, before+1, w.looks("backend-1"))
+		require.Equal(t, before, w.reconciles("backend-1"), "while the worker is busy")
+		advance(time.Minute)
+		require.Equal(t, before+1, w.reconciles("backend-1"))
 	})
 }
 
-func TestWorkersShareTheWorkButNoPod(t *testing.T) {
+func TestWorkersNeverShareAPod(t *testing.T) {
 	for _, test := range []struct{ workers, pods int }{{1, 5}, {2, 5}, {3, 5}, {3, 1}, {3, 2}} {
 		t.Run(fmt.Sprintf("%d workers, %d Pods", test.workers, test.pods), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -461,7 +463,7 @@ func TestWorkersShareTheWorkButNoPod(t *testing.T) {
 				w.options.Workers = test.workers
 				var mu sync.Mutex
 				workersOn, mostOnOne, mostPods := map[string]int{}, 0, 0
-				w.trouble = func(_ context.Context, pod *corev1.Pod) error {
+				w.onDelete = func(_ context.Context, pod *corev1.Pod) error {
 					mu.Lock()
 					workersOn[pod.Name]++
 					mostOnOne = max(mostOnOne, workersOn[pod.Name])
@@ -473,17 +475,17 @@ func TestWorkersShareTheWorkButNoPod(t *testing.T) {
 					if workersOn[pod.Name]--; workersOn[pod.Name] == 0 {
 						delete(workersOn, pod.Name)
 					}
-					return errBadDay // so that there always is something to do
+					return errServer // so that the Pod is requeued
 				}
 				stop := w.run()
 				defer stop()
 				pods := names(test.pods)
-				w.stale(pods...)
+				w.makeStale(pods...)
 				for range 100 {
 					for _, pod := range pods {
 						w.touch(pod)
 					}
-					later(100 * time.Millisecond)
+					advance(100 * time.Millisecond)
 				}
 				for _, pod := range pods {
 					require.Contains(t, w.deleted(), pod)
@@ -495,22 +497,22 @@ func TestWorkersShareTheWorkButNoPod(t *testing.T) {
 	}
 }
 
-func TestDoesNotActOnHalfACache(t *testing.T) {
+func TestDoesNotActBeforeTheCachesHaveSynced(t *testing.T) {
 	for _, resource := range []string{"pods", "configmaps"} {
 		t.Run(resource, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.stale("frontend-1", "frontend-2")
-				w.delay("list", resource, 10*time.Second)
+				w.makeStale("frontend-1", "frontend-2")
+				w.delayRequests("list", resource, 10*time.Second)
 				stop := w.run()
 				defer stop()
-				later(9 * time.Second)
-				require.Empty(t, w.said("Pod", "In step"))
+				advance(9 * time.Second)
+				require.Empty(t, w.logged("Reconciling", "Pod", "Caches synced"))
 				require.Equal(t, http.StatusServiceUnavailable, w.probe(w.controller.Readyz))
 
 				begin := time.Now()
-				later(time.Minute)
-				require.Len(t, w.said("In step"), 1)
+				advance(time.Minute)
+				require.Len(t, w.logged("Caches synced"), 1)
 				require.Equal(t, http.StatusOK, w.probe(w.controller.Readyz))
 				require.Equal(t, seconds(1, 1), w.requestsSince(begin))
 			})
@@ -518,17 +520,17 @@ func TestDoesNotActOnHalfACache(t *testing.T) {
 	}
 }
 
-func TestWritesNothingIntoItsCaches(t *testing.T) {
+func TestDoesNotModifyCachedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		later(time.Minute)
+		advance(time.Minute)
 		bare := newPod(namespace, "frontend-1", "frontend")
-		bare.Spec.NodeName = "" // not yet
+		bare.Spec.NodeName = "" // not scheduled yet
 		w.write(bare)
 		w.startPods("frontend-2")
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: ConfigName,
-			// The API server sorts those who apply before those who update.
+			// The API server sorts managers that apply before those that update.
 			ManagedFields: []metav1.ManagedFieldsEntry{
 				{Manager: "applier", Operation: metav1.ManagedFieldsOperationApply, Time: new(metav1.NewTime(time.Now().Add(-time.Second)))},
 				{Manager: "editor", Operation: metav1.ManagedFieldsOperationUpdate, Time: new(metav1.NewTime(time.Now().Add(-time.Minute)))},
@@ -536,9 +538,9 @@ func TestWritesNothingIntoItsCaches(t *testing.T) {
 		}}
 		w.write(config)
 		stop := w.run()
-		defer stop() // at once, before the mutation detector looks again, which would end the process
+		defer stop() // before the mutation detector compares again, which would end the process
 		for _, want := range []string{"frontend-1", "frontend-2"} {
-			require.NotZero(t, w.looks(want))
+			require.NotZero(t, w.reconciles(want))
 			pod, err := w.pod(want)
 			require.NoError(t, err)
 			got, err := w.controller.podLister.Pods(namespace).Get(want)
@@ -551,199 +553,202 @@ func TestWritesNothingIntoItsCaches(t *testing.T) {
 	})
 }
 
-func TestAsksOnlyForWhatItsAccountMay(t *testing.T) {
+func TestMakesOnlyRequestsThatItsRoleAllows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.trouble = failing(5)
+		w.onDelete = failFirst(5)
 		stop := w.run()
 		defer stop()
-		w.stale("frontend-1", "frontend-2")
-		later(time.Minute)
+		w.makeStale("frontend-1", "frontend-2")
+		advance(time.Minute)
 		w.breakWatch("pods")
 		w.breakWatch("configmaps")
-		later(time.Hour)
-		// These, and to delete Pods, are what manifests/rbac.yaml allows.
-		may := []string{"list pods", "watch pods", "list configmaps", "watch configmaps", "create events", "patch events"}
+		advance(time.Hour)
+		// What manifests/rbac.yaml allows, besides deleting Pods.
+		allowed := []string{"list pods", "watch pods", "list configmaps", "watch configmaps", "create events", "patch events"}
 		for _, action := range w.Actions() {
-			require.Contains(t, may, action.GetVerb()+" "+action.GetResource().Resource)
+			require.Contains(t, allowed, action.GetVerb()+" "+action.GetResource().Resource)
 		}
 	})
 }
 
-// probe returns the status code with which a request is answered.
+// probe returns the status code of the response to a probe.
 func (w *world) probe(handler http.HandlerFunc) int {
 	recorder := httptest.NewRecorder()
 	handler(recorder, httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, "/", nil))
 	return recorder.Code
 }
 
-func TestIsReadyWhileItWorksAndHealthyAlways(t *testing.T) {
+func TestIsReadyFromSyncToShutdownAndAlwaysHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.stale("frontend-1")
-		w.delay("list", "pods", 10*time.Second)
-		w.trouble = taking(5 * time.Second)
+		w.makeStale("frontend-1")
+		w.delayRequests("list", "pods", 10*time.Second)
+		w.onDelete = slowDelete(5 * time.Second)
 		stop := w.run()
 		probe := func(ready int, when string) {
 			t.Helper()
 			require.Equal(t, ready, w.probe(w.controller.Readyz), when)
 			require.Equal(t, http.StatusOK, w.probe(w.controller.Healthz), when)
 		}
-		probe(http.StatusServiceUnavailable, "before it is in step")
-		later(11 * time.Second)
-		probe(http.StatusOK, "in step")
+		probe(http.StatusServiceUnavailable, "before the caches have synced")
+		advance(11 * time.Second)
+		probe(http.StatusOK, "caches synced")
 
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
 			stop()
 		}()
-		later(time.Second)
-		probe(http.StatusServiceUnavailable, "while it finishes what it is at")
+		advance(time.Second)
+		probe(http.StatusServiceUnavailable, "while it drains the queue")
 		<-stopped
 		probe(http.StatusServiceUnavailable, "stopped")
 	})
 }
 
-func TestDeletesAPodOnceHoweverLateTheWatchIs(t *testing.T) {
-	tests := map[string]struct {
-		trustCache bool
-		want       []string
-	}{
-		"it knows what it wrote": {false, []string{"frontend-1"}},
-		"it trusts the cache":    {true, []string{"frontend-1", "frontend-1"}}, // the mistake
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.options.TrustCache = test.trustCache
-				w.startPods("frontend-1")
-				w.lag["pods"] = 10 * time.Second
-				stop := w.run()
-				defer stop()
-				later(time.Minute)
-				w.changeConfig()
-				later(2 * time.Second)
-				require.Equal(t, []string{"frontend-1"}, w.deleted())
-
-				w.changeConfig() // The Pod is looked at again, and the cache does not know yet that it is ending.
-				later(5 * time.Second)
-				require.Equal(t, test.want, w.deleted())
-				later(time.Hour)
-				require.Equal(t, test.want, w.deleted())
-				require.Empty(t, w.complaints())
-				require.Len(t, w.said("Pod is gone"), 1)
-			})
-		})
-	}
+// stalePodIsReconciledAgain runs a controller whose watch of Pods is ten seconds late, and has it reconcile a Pod again
+// that it has just deleted.
+func stalePodIsReconciledAgain(w *world) (stop func()) {
+	w.startPods("frontend-1")
+	w.watchLag["pods"] = 10 * time.Second
+	stop = w.run()
+	advance(time.Minute)
+	w.changeConfig()
+	advance(2 * time.Second)
+	require.Equal(w.t, []string{"frontend-1"}, w.deleted())
+	w.changeConfig()
+	advance(5 * time.Second)
+	return stop
 }
 
-func TestLooksAgainWhenItsOwnWriteHasCome(t *testing.T) {
+func TestDeletesAPodOnceHoweverLateTheWatchIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer stalePodIsReconciledAgain(w)()
+		require.Equal(t, []string{"frontend-1"}, w.deleted())
+		advance(time.Hour)
+		require.Equal(t, []string{"frontend-1"}, w.deleted())
+		require.Empty(t, w.loggedErrors())
+		require.Len(t, w.logged("Pod is gone"), 1)
+	})
+}
+
+func TestLogsThatItCannotDetectAStaleCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		require.NoError(t, featurestesting.SetFeatureDuringTest(t, clientfeatures.AtomicFIFO, false))
+		w := newWorld(t)
+		defer stalePodIsReconciledAgain(w)()
+		require.Equal(t, []string{"Guard against a stale cache is off: the cache reports no resourceVersion featureGate=AtomicFIFO enabled=false"}, w.loggedErrors())
+		require.Equal(t, []string{"frontend-1", "frontend-1"}, w.deleted(), "which is what the log warns of")
+	})
+}
+
+func TestReconcilesAgainWhenItsWriteIsObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.startPods("frontend-0")
-		w.lag["pods"] = 10 * time.Second
+		w.watchLag["pods"] = 10 * time.Second
 		stop := w.run()
 		defer stop()
-		later(time.Minute)
+		advance(time.Minute)
 		w.changeConfig()
-		later(2 * time.Second)
+		advance(2 * time.Second)
 		require.Equal(t, []string{"frontend-0"}, w.deleted())
 
-		// Before we hear of its end, there is another Pod of that name, and it is stale, too.
+		// Before the watch delivers the deletion, there is another stale Pod of that name.
 		old, err := w.pod("frontend-0")
 		require.NoError(t, err)
 		w.remove(old)
 		new := old.DeepCopy()
 		new.UID, new.DeletionTimestamp, new.CreationTimestamp = "another frontend-0", nil, thisSecond()
 		w.write(new)
-		later(time.Second)
+		advance(time.Second)
 		w.changeConfig()
-		later(5 * time.Second)
+		advance(5 * time.Second)
 		require.Equal(t, []string{"frontend-0"}, w.deleted())
-		later(time.Minute)
+		advance(time.Minute)
 		require.Equal(t, []string{"frontend-0", "another frontend-0"}, w.deleted())
-		require.Empty(t, w.complaints())
+		require.Empty(t, w.loggedErrors())
 	})
 }
 
-// unseenWrites counts the Pods of which the controller believes that its cache is out of date.
-func (w *world) unseenWrites() int {
+// unobservedWrites counts the Pods for which the controller takes its cache to be stale.
+func (w *world) unobservedWrites() int {
 	w.controller.ownWrites.mu.Lock()
 	defer w.controller.ownWrites.mu.Unlock()
 	return len(w.controller.ownWrites.last)
 }
 
-func TestRemembersNoWriteThatItHasSeen(t *testing.T) {
+func TestForgetsWritesThatItHasObserved(t *testing.T) {
 	tests := map[string]func(w *world){
-		"the watch brings it": func(*world) {},
-		"the watch misses it": func(w *world) { w.breakWatch("pods") },
+		"the watch delivers it": func(*world) {},
+		"the watch breaks":      func(w *world) { w.breakWatch("pods") },
 	}
 	for name, happens := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.lag["pods"] = time.Second
+				w.watchLag["pods"] = time.Second
 				stop := w.run()
 				defer stop()
 				pods := []string{"frontend-1", "frontend-2", "frontend-3"}
-				w.stale(pods...)
-				require.Equal(t, 3, w.unseenWrites())
+				w.makeStale(pods...)
+				require.Equal(t, 3, w.unobservedWrites())
 				happens(w)
 				for _, name := range pods {
 					pod, err := w.pod(name)
 					require.NoError(t, err)
 					w.remove(pod)
 				}
-				later(20 * time.Second)
-				require.Zero(t, w.unseenWrites())
-				require.Len(t, w.said("Pod is gone"), 3)
+				advance(20 * time.Second)
+				require.Zero(t, w.unobservedWrites())
+				require.Len(t, w.logged("Pod is gone"), 3)
 			})
 		})
 	}
 }
 
-func TestFinishesWhatItIsAt(t *testing.T) {
+func TestShutdownWaitsForInFlightRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.trouble = taking(3 * time.Second)
+		w.onDelete = slowDelete(3 * time.Second)
 		stop := w.run()
-		w.stale("frontend-1")
-		later(time.Second)
+		w.makeStale("frontend-1")
+		advance(time.Second)
 		begin := time.Now()
 		stop()
 		require.Equal(t, 2*time.Second, time.Since(begin))
 		pod, err := w.pod("frontend-1")
 		require.NoError(t, err)
-		require.NotNil(t, pod.DeletionTimestamp, "the request was made")
-		require.Empty(t, w.complaints())
+		require.NotNil(t, pod.DeletionTimestamp, "the request succeeded")
+		require.Empty(t, w.loggedErrors())
 	})
 }
 
-func TestFinishesWhatIsInTheQueue(t *testing.T) {
+func TestShutdownDrainsTheQueue(t *testing.T) {
 	for _, workers := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.options.Workers = workers
-				w.trouble = taking(2 * time.Second)
+				w.onDelete = slowDelete(2 * time.Second)
 				w.prepare = func(c *Controller) { c.queue = pausingQueue{c.queue} }
 				stop := w.run()
 				pods := names(5)
-				w.stale(pods...)
-				later(time.Second)
+				w.makeStale(pods...)
+				advance(time.Second)
 				require.Len(t, w.deleted(), workers)
 				stop()
 				require.ElementsMatch(t, pods, w.deleted())
-				require.Empty(t, w.complaints())
-				require.Len(t, w.said("Stopped"), 1)
+				require.Empty(t, w.loggedErrors())
+				require.Len(t, w.logged("Stopped"), 1)
 			})
 		})
 	}
 }
 
-// pausingQueue has a worker pause when it is done with one Pod, and not yet at the next.
+// pausingQueue pauses a worker between two items.
 type pausingQueue struct {
 	workqueue.TypedRateLimitingInterface[cache.ObjectName]
 }
@@ -753,48 +758,48 @@ func (q pausingQueue) Done(key cache.ObjectName) {
 	time.Sleep(time.Millisecond)
 }
 
-func TestGivesUpWhenTheTimeOfGraceIsOver(t *testing.T) {
+func TestShutdownCancelsInFlightRequestsAfterGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.trouble = taking(time.Hour)
+		w.onDelete = slowDelete(time.Hour)
 		stop := w.run()
-		w.stale("frontend-1", "frontend-2", "frontend-3")
-		later(time.Second)
+		w.makeStale("frontend-1", "frontend-2", "frontend-3")
+		advance(time.Second)
 		begin := time.Now()
 		stop()
 		require.Equal(t, w.options.Grace, time.Since(begin))
-		require.Len(t, w.complaints(), 3)
-		require.Contains(t, w.complaints()[0], context.Canceled.Error())
+		require.Len(t, w.loggedErrors(), 3)
+		require.Contains(t, w.loggedErrors()[0], context.Canceled.Error())
 	})
 }
 
-func TestStopsAtAnyTime(t *testing.T) {
+func TestStopsImmediatelyWhenNothingIsInFlight(t *testing.T) {
 	tests := map[string]func(w *world){
-		"it is in step":                  func(*world) {},
-		"the list of Pods fails":         func(w *world) { w.fail("list", "pods", errBadDay) },
-		"the list of configs fails":      func(w *world) { w.fail("list", "configmaps", errBadDay) },
-		"the list of Pods takes long":    func(w *world) { w.delay("list", "pods", time.Hour) },
-		"the list of configs takes long": func(w *world) { w.delay("list", "configmaps", time.Hour) },
-		"it waits to try again":          func(w *world) { w.trouble = failing(100) },
+		"the caches have synced":         func(*world) {},
+		"the list of Pods fails":         func(w *world) { w.failRequests("list", "pods", errServer) },
+		"the list of configs fails":      func(w *world) { w.failRequests("list", "configmaps", errServer) },
+		"the list of Pods takes long":    func(w *world) { w.delayRequests("list", "pods", time.Hour) },
+		"the list of configs takes long": func(w *world) { w.delayRequests("list", "configmaps", time.Hour) },
+		"a retry waits for its backoff":  func(w *world) { w.onDelete = failFirst(100) },
 		"no Event can be written": func(w *world) {
-			w.trouble = failing(100)
-			w.fail("create", "events", errors.New("connection refused"))
+			w.onDelete = failFirst(100)
+			w.failRequests("create", "events", errors.New("connection refused"))
 		},
 	}
-	for name, trouble := range tests {
+	for name, prepare := range tests {
 		for _, after := range []time.Duration{0, 90*time.Second + time.Millisecond} {
 			t.Run(fmt.Sprintf("%s, after %s", name, after), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t)
-					w.stale("frontend-1", "frontend-2", "frontend-3")
-					trouble(w)
+					w.makeStale("frontend-1", "frontend-2", "frontend-3")
+					prepare(w)
 					stop := w.run()
-					later(after)
+					advance(after)
 					begin := time.Now()
 					stop()
-					require.Zero(t, time.Since(begin), "it waits for nothing when it is asked to stop")
+					require.Zero(t, time.Since(begin), "shutdown waits for nothing")
 					requests := w.deleted()
-					later(time.Hour) // until a list that nobody waits for has ended
+					advance(time.Hour) // until a list request that was abandoned has ended
 					require.Equal(t, requests, w.deleted())
 				})
 			})
@@ -802,12 +807,12 @@ func TestStopsAtAnyTime(t *testing.T) {
 	}
 }
 
-func TestStopsWhenItsInformersHaveStopped(t *testing.T) {
+func TestShutdownWaitsForTheInformers(t *testing.T) {
 	for _, resource := range []string{"pods", "configmaps"} {
 		t.Run(resource, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.slowToStop(resource, 6*time.Second)
+				w.delayWatchStop(resource, 6*time.Second)
 				stop := w.run()
 				begin := time.Now()
 				stop()
@@ -817,15 +822,15 @@ func TestStopsWhenItsInformersHaveStopped(t *testing.T) {
 	}
 }
 
-func TestNothingOfItIsLeftWhenItHasStopped(t *testing.T) {
+func TestLeavesNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.trouble = failing(100)
-		w.fail("create", "events", errors.New("connection refused"))
+		w.onDelete = failFirst(100)
+		w.failRequests("create", "events", errors.New("connection refused"))
 		stop := w.run()
-		w.stale("frontend-1", "frontend-2", "frontend-3")
-		later(time.Minute)
+		w.makeStale("frontend-1", "frontend-2", "frontend-3")
+		advance(time.Minute)
 		stop()
-		// The bubble complains of goroutines that wait for something when it ends.
+		// synctest.Test fails if goroutines are left when the bubble ends.
 	})
 }

@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// Healthz answers whether the program can still answer.
+// Healthz is the liveness probe: it succeeds as long as the process can answer.
 func (c *Controller) Healthz(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 
-// Readyz answers whether the caches are filled and the workers at work.
+// Readyz is the readiness probe: it succeeds from the time the caches have synced until shutdown begins.
 func (c *Controller) Readyz(w http.ResponseWriter, _ *http.Request) {
 	if !c.ready.Load() {
-		http.Error(w, "not in step with the API server", http.StatusServiceUnavailable)
+		http.Error(w, "caches not synced, or shutting down", http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")

@@ -11,25 +11,33 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ownWrites remembers what we wrote and our cache may not have seen. Between our write and the moment when
-// the watch brings it, the cache still shows the object as it was; who acts on that does the same again.
+// ownWrites lets a controller read its own writes. After a write, the cache shows the old object until the watch
+// delivers the new one; a reconcile that reads the old object would write again.
+//
+// Kubernetes' own controllers use pkg/controller/util/consistency for this.
 type ownWrites struct {
-	mu   sync.Mutex
-	last map[cache.ObjectName]string // resourceVersion of our last write, if no cache was seen to have it
+	mu sync.Mutex
+	// last holds the resourceVersion of our last write to an object. An entry is removed once the cache has
+	// caught up with it.
+	last map[cache.ObjectName]string
 }
 
 func newOwnWrites() *ownWrites { return &ownWrites{last: map[cache.ObjectName]string{}} }
 
-// wrote is to be told of each write, and of the resourceVersion that the API server answered it with.
-func (w *ownWrites) wrote(key cache.ObjectName, resourceVersion string) {
+// versionedStore is an informer's store, which knows the latest resourceVersion it has seen.
+type versionedStore interface{ LastStoreSyncResourceVersion() string }
+
+// wroteAt records a successful write and the resourceVersion that the API server returned for it.
+func (w *ownWrites) wroteAt(key cache.ObjectName, resourceVersion string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last[key] = resourceVersion
 }
 
-// seenBy says whether what we wrote to the object has reached the store. Resource versions of one
-// resource can be compared, and a store that has seen one has seen all before it.
-func (w *ownWrites) seenBy(store interface{ LastStoreSyncResourceVersion() string }, key cache.ObjectName) bool {
+// observedBy reports whether the store includes our last write to the object. The resourceVersions of one resource
+// are ordered, and a store that has seen one has seen all earlier ones. A store whose resourceVersion cannot be
+// compared counts as up to date, because a key that waited for it would wait forever; see reportsResourceVersion.
+func (w *ownWrites) observedBy(store versionedStore, key cache.ObjectName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wrote, ok := w.last[key]
@@ -40,17 +48,23 @@ func (w *ownWrites) seenBy(store interface{ LastStoreSyncResourceVersion() strin
 	if err == nil && order < 0 {
 		return false
 	}
-	delete(w.last, key) // or they cannot be compared, as with a fake API server
+	delete(w.last, key)
 	return true
 }
 
-// deleter returns what deletes a Pod. The typed client would throw away what the API server answers: the
-// Pod, with the resourceVersion that the deletion gave it.
-func deleter(client kubernetes.Interface) func(context.Context, *corev1.Pod) (string, error) {
+// reportsResourceVersion reports whether a store that has synced can tell its resourceVersion. With client-go's
+// feature gate AtomicFIFO off it cannot, and observedBy always returns true.
+func reportsResourceVersion(store versionedStore) bool {
+	return store.LastStoreSyncResourceVersion() != ""
+}
+
+// podDeleter returns a function that deletes a Pod and returns the resourceVersion of the deletion. The typed client
+// has no such method: its Delete discards the Pod in the API server's response.
+func podDeleter(client kubernetes.Interface) func(context.Context, *corev1.Pod) (string, error) {
 	return func(ctx context.Context, pod *corev1.Pod) (resourceVersion string, err error) {
 		deleted := &corev1.Pod{}
 		err = client.CoreV1().RESTClient().Delete().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
-			// The UID makes sure that we delete the Pod we saw, not a new one of the same name.
+			// With the UID as a precondition, a new Pod of the same name is never deleted in place of this one.
 			Body(&metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}).
 			Do(ctx).Into(deleted)
 		return deleted.ResourceVersion, err

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// noon is an arbitrary time in whole seconds, as the API server writes them.
+// noon is an arbitrary time in whole seconds, which is the resolution of timestamps in the API.
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func TestLastChange(t *testing.T) {
@@ -23,11 +23,11 @@ func TestLastChange(t *testing.T) {
 		writers []metav1.ManagedFieldsEntry
 		want    time.Time
 	}{
-		"nobody is known to have written it":    {nil, noon},
-		"a writer without a time":               {[]metav1.ManagedFieldsEntry{{}}, noon},
-		"one writer":                            {written(time.Minute), noon.Add(time.Minute)},
-		"the last of several, whatever order":   {written(time.Minute, time.Hour, time.Second), noon.Add(time.Hour)},
-		"a time before the creation is no news": {written(-time.Hour), noon},
+		"no field manager":                    {nil, noon},
+		"a manager without a time":            {[]metav1.ManagedFieldsEntry{{}}, noon},
+		"one manager":                         {written(time.Minute), noon.Add(time.Minute)},
+		"the latest of several, in any order": {written(time.Minute, time.Hour, time.Second), noon.Add(time.Hour)},
+		"a time before the creation":          {written(-time.Hour), noon},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -50,9 +50,9 @@ func TestIsStale(t *testing.T) {
 		"created long before the change":      {created: -24 * time.Hour, app: "frontend", want: true},
 		"created in the second of the change": {created: 0, app: "frontend", want: true},
 		"created after the change":            {created: time.Second, app: "frontend", want: false},
-		"it is being deleted already":         {created: -time.Second, app: "frontend", deleted: true, want: false},
-		"it is not of the frontend":           {created: -time.Second, app: "backend", want: false},
-		"it has no labels":                    {created: -time.Second, want: false},
+		"already being deleted":               {created: -time.Second, app: "frontend", deleted: true, want: false},
+		"not of the frontend":                 {created: -time.Second, app: "backend", want: false},
+		"without labels":                      {created: -time.Second, want: false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestIsStale(t *testing.T) {
 	}
 }
 
-func TestSecondOver(t *testing.T) {
+func TestUntilNextSecond(t *testing.T) {
 	tests := map[string]struct{ age, want time.Duration }{
 		"the second begins":                    {0, time.Second},
 		"the second is half over":              {500 * time.Millisecond, 500 * time.Millisecond},
@@ -79,7 +79,7 @@ func TestSecondOver(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, test.want, secondOver(noon, noon.Add(test.age)))
+			require.Equal(t, test.want, untilNextSecond(noon, noon.Add(test.age)))
 		})
 	}
 }

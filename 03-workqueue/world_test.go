@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,31 +32,24 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// mutationDetector has client-go compare what is in its caches with what it put there, once a second.
-const mutationDetector = "KUBE_CACHE_MUTATION_DETECTOR"
-
 func TestMain(m *testing.M) {
-	// client-go has read it before we get here, so without it, begin again.
-	if on, _ := strconv.ParseBool(os.Getenv(mutationDetector)); !on {
-		program, err := os.Executable()
-		if err == nil {
-			os.Setenv(mutationDetector, "true")
-			err = syscall.Exec(program, os.Args, os.Environ())
-		}
-		fmt.Fprintf(os.Stderr, "set %s=true to run these tests: %v\n", mutationDetector, err)
-		os.Exit(1)
-	}
-	klog.SetLogger(klog.Logger{}) // what does not go to a test's own log: that the detector costs memory
-	// The other handler waits since the last error, which may be years away in the virtual time of another test.
+	klog.SetLogger(klog.Logger{}) // drops what is not written to a test's own log
+	// The second handler limits the rate of errors by the clock, and each test has a virtual clock of its own.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	goleak.VerifyTestMain(m)
 }
 
+// With the detector on, client-go compares each cache with a copy of it once a second, and panics if somebody has
+// modified a cached object. So it is a part of every test that runs a controller.
 func TestTheMutationDetectorIsOn(t *testing.T) {
-	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)
-	os.Stdout = nil // It prints what was changed, which is long.
+	const variable = "KUBE_CACHE_MUTATION_DETECTOR" // client-go reads it before any test can set it
+	on, _ := strconv.ParseBool(os.Getenv(variable))
+	require.True(t, on, "run the tests with %s=true, or they do not notice that a cached object is modified", variable)
 
-	detector := cache.NewCacheMutationDetector("Pods") // Each informer of a factory makes itself one.
+	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)
+	os.Stdout = nil // the detector prints a long diff
+
+	detector := cache.NewCacheMutationDetector("Pods") // as each informer creates one
 	pod := &corev1.Pod{}
 	detector.AddObject(pod)
 	pod.Labels = map[string]string{"seen": "yes"}
@@ -68,30 +60,29 @@ func TestTheMutationDetectorIsOn(t *testing.T) {
 
 const namespace = "shop"
 
-// grace is how long a Pod takes to end.
+// grace is how long a Pod takes to terminate.
 const grace = 30 * time.Second
 
-// world is a cluster in virtual time, without anybody who brings Pods back. The fake clientset alone has
-// no resourceVersions, no field selectors and no preconditions, a Pod that is deleted is gone at once,
-// and a watch never breaks and is never late. Of that, the world adds what informers and we rely on; it
-// does not add the conflict of two writers. Nor has the fake clientset a REST client, so deletePod stands
-// in for what the deleter does; the deleter has tests of its own.
+// world is a cluster in virtual time, without a Deployment that would recreate Pods. The fake clientset alone knows
+// no resourceVersions, field selectors or preconditions; it deletes Pods at once, and its watches never break and are
+// never late. The world adds what informers and the controller rely on, but no conflicts between two writers. The
+// fake clientset has no REST client either, so deletePod stands in for podDeleter, which has its own tests.
 type world struct {
 	*fake.Clientset
 	t          *testing.T
 	log        ktesting.Buffer
 	options    Options
-	prepare    func(*Controller) // is called before it is run; nil for nothing
-	controller *Controller       // the one that was run last
+	prepare    func(*Controller) // called before the controller runs; may be nil
+	controller *Controller       // the last one that was run
 
-	mu      sync.Mutex
-	objects clienttesting.ObjectTracker
-	written map[string]int                        // resource → resourceVersion of its last write
-	watches map[string]*watch.RaceFreeFakeWatcher // resource → the watch that was opened last
-	lag     map[string]time.Duration              // resource → how late a watch brings each event
+	mu       sync.Mutex
+	objects  clienttesting.ObjectTracker
+	written  map[string]int                        // resource → resourceVersion of its last write
+	watches  map[string]*watch.RaceFreeFakeWatcher // resource → its last watch
+	watchLag map[string]time.Duration              // resource → how late a watch delivers each event
 
-	trouble  func(context.Context, *corev1.Pod) error // what a request to delete a Pod meets on its way; nil for nothing
-	requests []request                                // to delete a Pod, in order
+	onDelete func(context.Context, *corev1.Pod) error // called before a Pod is deleted; an error fails the request; may be nil
+	requests []request                                // to delete Pods, in order
 }
 
 type request struct {
@@ -107,10 +98,10 @@ func newWorld(t *testing.T) *world {
 			Namespace: namespace, Workers: 2, Grace: 10 * time.Second,
 			Backoff: time.Second, MaxBackoff: 10 * time.Second, WarnAfter: 3,
 		},
-		objects: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
-		written: map[string]int{},
-		watches: map[string]*watch.RaceFreeFakeWatcher{},
-		lag:     map[string]time.Duration{},
+		objects:  clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
+		written:  map[string]int{},
+		watches:  map[string]*watch.RaceFreeFakeWatcher{},
+		watchLag: map[string]time.Duration{},
 	}
 	w.AddReactor("list", "*", w.answerList)
 	w.AddReactor("*", "*", clienttesting.ObjectReaction(w.objects))
@@ -118,8 +109,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// write creates or changes an object. It gets the resourceVersion that the tracker keeps beside it, and
-// that a list of then has.
+// write creates or updates an object. It sets the resourceVersion that the tracker counts for the resource, which is
+// also the one that a list at that time has.
 func (w *world) write(object interface {
 	runtime.Object
 	metav1.Object
@@ -141,14 +132,15 @@ func (w *world) write(object interface {
 	assert.NoError(w.t, err)
 }
 
-// deletePod marks a Pod, which is gone when its grace period is over, and returns its resourceVersion.
+// deletePod sets the Pod's deletionTimestamp, removes it when its grace period is over, and returns its
+// resourceVersion.
 func (w *world) deletePod(ctx context.Context, pod *corev1.Pod) (string, error) {
 	w.mu.Lock()
 	w.requests = append(w.requests, request{string(pod.UID), time.Now()})
-	trouble := w.trouble
+	onDelete := w.onDelete
 	w.mu.Unlock()
-	if trouble != nil {
-		if err := trouble(ctx, pod); err != nil {
+	if onDelete != nil {
+		if err := onDelete(ctx, pod); err != nil {
 			return "", err
 		}
 	}
@@ -167,7 +159,7 @@ func (w *world) deletePod(ctx context.Context, pod *corev1.Pod) (string, error) 
 	return current.ResourceVersion, nil
 }
 
-// deleted returns the UIDs of the Pods that somebody asked to delete, in order.
+// deleted returns the UIDs of the Pods in the requests to delete, in order.
 func (w *world) deleted() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,7 +170,7 @@ func (w *world) deleted() []string {
 	return uids
 }
 
-// requestsSince returns when somebody asked to delete a Pod.
+// requestsSince returns when Pods were requested to be deleted, counted from begin.
 func (w *world) requestsSince(begin time.Time) []time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,7 +205,7 @@ func (w *world) answerWatch(action clienttesting.Action) (bool, watch.Interface,
 	}
 	resource := request.GetResource().Resource
 	w.watches[resource] = from.(*watch.RaceFreeFakeWatcher)
-	lag := w.lag[resource]
+	lag := w.watchLag[resource]
 	events := make(chan watch.Event)
 	to := watch.NewProxyWatcher(events)
 	go func() {
@@ -243,24 +235,24 @@ func (w *world) answerWatch(action clienttesting.Action) (bool, watch.Interface,
 	return true, to, nil
 }
 
-// selected says whether a request with that field selector gets the object, or the error in its place.
+// selected reports whether a request with that field selector returns the object. Errors of a watch always are.
 func selected(selector fields.Selector, object runtime.Object) bool {
 	named, err := meta.Accessor(object)
 	return err != nil || selector.Matches(fields.Set{metav1.ObjectNameField: named.GetName()})
 }
 
-// breakWatch ends a watch as a server does that no longer knows what came before. The client lists anew,
-// not at once but within a few seconds.
+// breakWatch ends a watch with 410 Gone, as a server does that has compacted the resourceVersion. The client lists
+// again within a few seconds.
 func (w *world) breakWatch(resource string) {
 	w.watches[resource].Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
 	synctest.Wait()
 }
 
-// delay makes requests take time.
-func (w *world) delay(verb, resource string, d time.Duration) {
+// delayRequests delays the responses to matching requests.
+func (w *world) delayRequests(verb, resource string, d time.Duration) {
 	w.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-		// The fake clientset answers one request at a time, and virtual time stands still while
-		// somebody waits for a lock.
+		// The fake clientset holds its lock while it answers, and virtual time does not advance while a goroutine
+		// waits for a lock.
 		w.Unlock()
 		time.Sleep(d)
 		w.Lock()
@@ -268,8 +260,8 @@ func (w *world) delay(verb, resource string, d time.Duration) {
 	})
 }
 
-// slowToStop makes watches take time to end.
-func (w *world) slowToStop(resource string, d time.Duration) {
+// delayWatchStop delays the end of watches.
+func (w *world) delayWatchStop(resource string, d time.Duration) {
 	w.PrependWatchReactor(resource, func(action clienttesting.Action) (bool, watch.Interface, error) {
 		handled, quick, err := w.answerWatch(action)
 		return handled, slowWatch{quick, d}, err
@@ -286,8 +278,8 @@ func (s slowWatch) Stop() {
 	s.Interface.Stop()
 }
 
-// fail makes requests fail.
-func (w *world) fail(verb, resource string, err error) {
+// failRequests fails matching requests.
+func (w *world) failRequests(verb, resource string, err error) {
 	w.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, err
 	})
@@ -295,7 +287,7 @@ func (w *world) fail(verb, resource string, err error) {
 
 func thisSecond() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// newPod returns a Pod that was created now and runs on node-0. Its UID is its name.
+// newPod returns a Pod created in this second, on node-0. Its UID is its name.
 func newPod(namespace, name, app string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -306,14 +298,14 @@ func newPod(namespace, name, app string) *corev1.Pod {
 	}
 }
 
-// startPods starts Pods of the frontend now.
+// startPods creates Pods of the frontend.
 func (w *world) startPods(names ...string) {
 	for _, name := range names {
 		w.write(newPod(namespace, name, "frontend"))
 	}
 }
 
-// pod returns a Pod as it is, which the cache may not know yet.
+// pod returns the current Pod, which may be newer than the one in the cache.
 func (w *world) pod(name string) (*corev1.Pod, error) {
 	pod, err := w.objects.Get(corev1.SchemeGroupVersion.WithResource("pods"), namespace, name)
 	if err != nil {
@@ -322,7 +314,7 @@ func (w *world) pod(name string) (*corev1.Pod, error) {
 	return pod.(*corev1.Pod), nil
 }
 
-// touch changes something of a Pod that is not our business.
+// touch updates a field of a Pod that the controller does not use.
 func (w *world) touch(name string) {
 	pod, err := w.pod(name)
 	if assert.NoError(w.t, err) {
@@ -331,17 +323,17 @@ func (w *world) touch(name string) {
 	}
 }
 
-// remove is what the kubelet does when a Pod has ended.
+// remove deletes a terminated Pod, as the kubelet does.
 func (w *world) remove(pod *corev1.Pod) {
 	if current, err := w.pod(pod.Name); err != nil || current.UID != pod.UID {
-		return // It has ended already.
+		return // it is gone already
 	}
 	pod.Status.Phase = corev1.PodSucceeded
 	w.write(pod)
 	assert.NoError(w.t, w.objects.Delete(corev1.SchemeGroupVersion.WithResource("pods"), pod.Namespace, pod.Name))
 }
 
-// changeConfig changes the ConfigMap now, or makes it.
+// changeConfig updates or creates the ConfigMap.
 func (w *world) changeConfig() { w.changeOtherConfig(namespace, ConfigName) }
 
 func (w *world) changeOtherConfig(namespace, name string) {
@@ -351,14 +343,14 @@ func (w *world) changeOtherConfig(namespace, name string) {
 	}})
 }
 
-// context returns a context whose log is the world's.
+// context returns a context with a logger that writes to w.log.
 func (w *world) context() context.Context {
 	logger := ktesting.NewLogger(w.t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	w.log = logger.GetSink().(ktesting.Underlier).GetBuffer()
 	return klog.NewContext(context.Background(), logger)
 }
 
-// run runs the controller, and returns what stops it.
+// run starts the controller, waits until it is idle, and returns a function that stops it.
 func (w *world) run() (stop func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.context())
@@ -381,8 +373,8 @@ func (w *world) run() (stop func()) {
 	}
 }
 
-// said returns the lines of the log that begin with one of the prefixes.
-func (w *world) said(prefixes ...string) []string {
+// logged returns the lines of the log that start with one of the prefixes.
+func (w *world) logged(prefixes ...string) []string {
 	lines := []string{}
 	for _, entry := range w.log.Data() {
 		line := format(entry)
@@ -393,11 +385,13 @@ func (w *world) said(prefixes ...string) []string {
 	return lines
 }
 
-// looks counts how often a worker looked at a Pod.
-func (w *world) looks(name string) int { return len(w.said("Pod pod=" + namespace + "/" + name + " ")) }
+// reconciles counts how often a Pod was reconciled.
+func (w *world) reconciles(name string) int {
+	return len(w.logged("Reconciling pod=" + namespace + "/" + name + " "))
+}
 
-// complaints returns the errors of the log.
-func (w *world) complaints() []string {
+// loggedErrors returns the errors in the log.
+func (w *world) loggedErrors() []string {
 	lines := []string{}
 	for _, entry := range w.log.Data() {
 		if entry.Type == ktesting.LogError {
@@ -407,12 +401,12 @@ func (w *world) complaints() []string {
 	return lines
 }
 
-// format returns a line as "message key=value…: error".
+// format formats a log entry as "message key=value…: error".
 func format(entry ktesting.LogEntry) string {
 	line := entry.Message
 	values := append(slices.Clone(entry.WithKVList), entry.ParameterKVList...)
 	for i := 0; i+1 < len(values); i += 2 {
-		if values[i] != "worker" { // Any will do.
+		if values[i] != "worker" { // which worker it is, is not determined
 			line += fmt.Sprintf(" %v=%v", values[i], values[i+1])
 		}
 	}
@@ -422,8 +416,8 @@ func format(entry ktesting.LogEntry) string {
 	return line
 }
 
-// later lets virtual time pass.
-func later(d time.Duration) {
+// advance advances the virtual clock and waits until all goroutines are blocked.
+func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }

@@ -51,7 +51,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// run runs the controller until ctx ends.
+// run runs the controller until ctx is cancelled.
 func run(ctx context.Context, config *rest.Config, namespace string) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -66,7 +66,7 @@ func run(ctx context.Context, config *rest.Config, namespace string) error {
 	return controller.Run(ctx)
 }
 
-// The account may do what the controller does, and nothing more.
+// The ServiceAccount has the rights that the controller needs, and no others.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	env := clustertest.New(t)
@@ -92,16 +92,16 @@ func TestProgram(t *testing.T) {
 	clustertest.RequireRefusals(t, program, map[string]clustertest.Refusal{
 		"no namespace":         {Args: nil, Want: "--namespace is missing; name the namespace whose Pods may be deleted"},
 		"an argument":          {Args: []string{"--namespace=x", "y"}, Want: `unexpected argument "y"`},
-		"no workers":           {Args: []string{"--namespace=x", "--workers=0"}, Want: "--workers is 0; without at least 1, nothing is done"},
-		"negative workers":     {Args: []string{"--namespace=x", "--workers=-1"}, Want: "--workers is -1; without at least 1, nothing is done"},
-		"no backoff":           {Args: []string{"--namespace=x", "--backoff=0s"}, Want: "--backoff is 0s; it must be more than 0"},
-		"backoff over maximum": {Args: []string{"--namespace=x", "--backoff=2m"}, Want: "--max-backoff is 1m0s; it must not be less than --backoff, 2m0s"},
-		"no such namespace":    {Args: []string{"--namespace=nowhere", kubeconfig}, Want: `there is no namespace "nowhere" on https://`},
+		"no workers":           {Args: []string{"--namespace=x", "--workers=0"}, Want: "--workers is 0; it must be at least 1"},
+		"negative workers":     {Args: []string{"--namespace=x", "--workers=-1"}, Want: "--workers is -1; it must be at least 1"},
+		"no backoff":           {Args: []string{"--namespace=x", "--backoff=0s"}, Want: "--backoff is 0s; it must be greater than 0"},
+		"backoff over maximum": {Args: []string{"--namespace=x", "--backoff=2m"}, Want: "--max-backoff is 1m0s; it must be at least --backoff, which is 2m0s"},
+		"no such namespace":    {Args: []string{"--namespace=nowhere", kubeconfig}, Want: `namespace "nowhere" does not exist on https://`},
 		"a bad address":        {Args: []string{namespace, kubeconfig, "--address=nowhere"}, Want: "serve metrics at --address nowhere"},
 	})
 	t.Run("a taken port", func(t *testing.T) {
 		first := clustertest.StartProgram(t, program, namespace, kubeconfig, "--address=127.0.0.1:0")
-		first.AwaitLog("In step with the API server")
+		first.AwaitLog("Caches synced")
 		_, rest, _ := strings.Cut(first.Log(), `metrics="http://`)
 		address, _, _ := strings.Cut(rest, "/")
 		second := clustertest.StartProgram(t, program, namespace, kubeconfig, "--address="+address)
@@ -111,14 +111,14 @@ func TestProgram(t *testing.T) {
 	})
 	t.Run("ends with status 0 on SIGTERM", func(t *testing.T) {
 		run := clustertest.StartProgram(t, program, namespace, kubeconfig, "--address=127.0.0.1:0")
-		run.AwaitLog("In step with the API server")
+		run.AwaitLog("Caches synced")
 		run.Signal(syscall.SIGTERM)
 		require.NoError(t, run.Wait())
 		require.Contains(t, run.Log(), "Stopped")
 	})
 }
 
-// Not parallel: it looks at all goroutines of the process.
+// Not parallel: it compares all goroutines of the process.
 func TestLeavesNoGoroutine(t *testing.T) {
 	env := clustertest.New(t)
 	old := install(t, env)
@@ -138,7 +138,8 @@ func TestLeavesNoGoroutine(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// A start costs one watch of each resource, which brings all that is there, and no list. A rest costs nothing.
+// A start costs one watch of each resource, which first streams what exists, and no list. An idle controller makes no
+// requests.
 func TestCostOfAStart(t *testing.T) {
 	t.Parallel()
 	env := clustertest.New(t)
@@ -168,7 +169,8 @@ func TestCostOfAStart(t *testing.T) {
 	require.Equal(t, map[string]int{"watch pods": starts, "watch configmaps": starts, "delete pods": 3 * starts}, requests)
 }
 
-// Whatever is killed, and whenever: when both are back, no Pod is older than its config.
+// Whether the controller or the API server is killed, and whenever: once both run again, no Pod stays older than its
+// config.
 func TestSurvivesKills(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -176,7 +178,7 @@ func TestSurvivesKills(t *testing.T) {
 		_, err := fmt.Sscan(text, &seed)
 		require.NoError(t, err)
 	}
-	t.Logf("to see it again: SEED=%d", seed)
+	t.Logf("to repeat this run, set SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 
 	dir := filepath.Join(t.TempDir(), "cluster")
@@ -194,10 +196,10 @@ func TestSurvivesKills(t *testing.T) {
 		return clustertest.StartProgram(t, program, "--namespace="+env.Namespace, "--kubeconfig="+c.Kubeconfig, "--address=127.0.0.1:0")
 	}
 	controller := start()
-	controller.AwaitLog("In step with the API server")
+	controller.AwaitLog("Caches synced")
 	for round := range 6 {
 		env.Kubectl("patch", "configmap", "frontend-config", "--type=merge", fmt.Sprintf(`--patch={"data":{"greeting":"%d"}}`, round))
-		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond) // into the middle of it, at random
+		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond) // so that the kill comes at a random moment
 		if killServer := random.IntN(2) == 0; killServer {
 			require.NoError(t, cluster.Kill(t.Context(), dir))
 			if random.IntN(2) == 0 {
@@ -210,17 +212,18 @@ func TestSurvivesKills(t *testing.T) {
 		select {
 		case <-controller.Done():
 			controller = start()
-		default: // it must go on by itself
+		default: // it survived, so it must recover without a restart
 		}
 		replaced(t, env, old)
 		old = frontend(t, env)
 	}
-	controller.AwaitLog("In step with the API server") // or SIGTERM may come before anybody listens for it
+	controller.AwaitLog("Caches synced") // earlier, SIGTERM might not be handled yet
 	controller.Signal(syscall.SIGTERM)
 	require.NoError(t, controller.Wait())
 }
 
-// install makes the frontend, with Pods of a later second than their config, and returns their UIDs.
+// install creates the frontend and recreates its Pods, so that they are of a later second than their config. It returns
+// their UIDs.
 func install(t *testing.T, env *clustertest.Env) []string {
 	t.Helper()
 	testinput.Declare("../frontend.yaml")
@@ -230,12 +233,11 @@ func install(t *testing.T, env *clustertest.Env) []string {
 	return frontend(t, env)
 }
 
-// frontend waits until there are three Pods of the frontend, and a second that is later than theirs, and
-// returns their UIDs.
+// frontend waits until the frontend has three Pods, all created in an earlier second than now, and returns their UIDs.
 func frontend(t *testing.T, env *clustertest.Env) []string {
 	t.Helper()
 	var uids []string
-	env.Eventually("there are three Pods", func(ctx context.Context) string {
+	env.Eventually("the frontend has three Pods", func(ctx context.Context) string {
 		pods, err := env.Client.CoreV1().Pods(env.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=frontend"})
 		if err != nil {
 			return err.Error()
@@ -246,19 +248,19 @@ func frontend(t *testing.T, env *clustertest.Env) []string {
 			case pod.DeletionTimestamp != nil:
 				return "Pod " + pod.Name + " is being deleted"
 			case time.Since(pod.CreationTimestamp.Time) < time.Second:
-				return "Pod " + pod.Name + " is of this second"
+				return "Pod " + pod.Name + " was created in this second"
 			}
 			uids = append(uids, string(pod.UID))
 		}
 		if len(uids) != 3 {
-			return fmt.Sprintf("there are %d", len(uids))
+			return fmt.Sprintf("it has %d", len(uids))
 		}
 		return ""
 	})
 	return uids
 }
 
-// replaced waits until none of the old Pods is left.
+// replaced waits until the old Pods are gone.
 func replaced(t *testing.T, env *clustertest.Env, old []string) {
 	t.Helper()
 	env.Eventually("no Pod is older than its config", func(ctx context.Context) string {

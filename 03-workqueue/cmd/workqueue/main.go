@@ -37,15 +37,14 @@ func main() {
 
 func run(ctx context.Context) error {
 	var options workqueue.Options
-	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; without one, the account of the Pod that this runs in")
-	address := flag.String("address", "127.0.0.1:8080", "where to serve /metrics, /healthz and /readyz; port 0 for any")
-	flag.StringVar(&options.Namespace, "namespace", "", "namespace to work in; Pods are deleted there (required)")
-	flag.IntVar(&options.Workers, "workers", 2, "how many Pods are looked at, at the same time")
-	flag.DurationVar(&options.Backoff, "backoff", 100*time.Millisecond, "wait before a Pod is tried again; it doubles each time")
-	flag.DurationVar(&options.MaxBackoff, "max-backoff", time.Minute, "the longest such wait")
-	flag.IntVar(&options.WarnAfter, "warn-after", 8, "how often a Pod has failed when an Event says so; 0 for never")
-	flag.DurationVar(&options.Grace, "grace", 10*time.Second, "how long to finish what it is at, when it is told to stop")
-	flag.BoolVar(&options.TrustCache, "trust-cache", false, "act on a cache that has not seen our own writes; to see what comes of it")
+	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "`path` of a kubeconfig; if empty, use the Pod's ServiceAccount")
+	address := flag.String("address", "127.0.0.1:8080", "`host:port` to serve /metrics, /healthz and /readyz on; port 0 chooses a free one")
+	flag.StringVar(&options.Namespace, "namespace", "", "`namespace` whose Pods are watched and deleted (required)")
+	flag.IntVar(&options.Workers, "workers", 2, "number of Pods reconciled concurrently")
+	flag.DurationVar(&options.Backoff, "backoff", 100*time.Millisecond, "delay before a failed Pod is retried; doubles with each failure")
+	flag.DurationVar(&options.MaxBackoff, "max-backoff", time.Minute, "upper bound of that delay")
+	flag.IntVar(&options.WarnAfter, "warn-after", 8, "number of failures in a row after which an Event is written; 0 for never")
+	flag.DurationVar(&options.Grace, "grace", 10*time.Second, "how long in-flight work may continue after SIGTERM")
 	klog.InitFlags(nil)
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -63,9 +62,9 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := look(ctx, client, config.Host, options.Namespace); err != nil {
+	if err := checkNamespace(ctx, client, config.Host, options.Namespace); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop before there was anything to do
+			return nil // cancelled before there was anything to stop
 		}
 		return err
 	}
@@ -94,25 +93,24 @@ func run(ctx context.Context) error {
 	return err
 }
 
-// look asks once whether the API server answers and the namespace is there. An informer would not say: it
-// tries for ever, and a namespace that does not exist has no Pods.
-func look(ctx context.Context, client kubernetes.Interface, host, namespace string) error {
+// checkNamespace returns an error if the API server does not answer or the namespace does not exist. Informers would
+// report neither: they retry forever, and a list of Pods in a namespace that does not exist is empty.
+func checkNamespace(ctx context.Context, client kubernetes.Interface, host, namespace string) error {
 	_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no namespace %q on %s; make it, or name another with --namespace", namespace, host)
+		return fmt.Errorf("namespace %q does not exist on %s; create it, or choose another with --namespace", namespace, host)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("may not see namespace %q; is it there, and with the rights of manifests/rbac.yaml? %w", namespace, err)
+		return fmt.Errorf("not allowed to get namespace %q; does it exist, and is manifests/rbac.yaml applied there? %w", namespace, err)
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
-		return fmt.Errorf("look for namespace %q on %s: %w", namespace, host, err)
+		return fmt.Errorf("get namespace %q from %s: %w", namespace, host, err)
 	}
-	return fmt.Errorf("the API server at %s does not answer; is it the right one, and is it up? %w", host, err)
+	return fmt.Errorf("the API server at %s does not answer; is the address right, and is it running? %w", host, err)
 }
 
-// clientConfig returns who we are to the API server: what a kubeconfig says or, in a Pod, its
-// ServiceAccount.
+// clientConfig loads the kubeconfig or, if its path is empty, uses the ServiceAccount of the Pod that we run in.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -123,7 +121,7 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("not in a Pod, and no --kubeconfig or KUBECONFIG: %w", err)
+		return nil, fmt.Errorf("use the Pod's ServiceAccount, because neither --kubeconfig nor KUBECONFIG is set: %w", err)
 	}
 	return config, nil
 }
