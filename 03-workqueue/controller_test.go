@@ -636,7 +636,7 @@ func TestDeletesAPodOnceHoweverLateTheWatchIs(t *testing.T) {
 
 func TestLogsThatItCannotDetectAStaleCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		require.NoError(t, featurestesting.SetFeatureDuringTest(t, clientfeatures.AtomicFIFO, false))
+		featurestesting.SetFeatureDuringTest(t, clientfeatures.AtomicFIFO, false)
 		w := newWorld(t)
 		defer stalePodIsReconciledAgain(w)()
 		require.Equal(t, []string{"Guard against a stale cache is off: the cache reports no resourceVersion featureGate=AtomicFIFO enabled=false"}, w.loggedErrors())

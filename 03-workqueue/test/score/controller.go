@@ -18,18 +18,18 @@ import (
 	"example.com/controllers/harness/machine"
 )
 
-// controller is a lesson's program that runs. It runs under a guard, so that it does not outlive us, even
-// if we are killed.
+// controller is a running program of a lesson. It runs under a guard, so that it does not outlive us, even if we are
+// killed.
 type controller struct {
 	guard    *exec.Cmd
-	alive    io.WriteCloser // its guard's standard input
-	ended    chan struct{}  // closed when it has
-	log      tail           // once ended
+	alive    io.WriteCloser // standard input of the guard, which ends the program when it is closed
+	ended    chan struct{}  // closed when the program has ended and its log is complete
+	log      tail           // must not be read before ended is closed
 	stopping atomic.Bool
 }
 
-// start starts a program as its Deployment would: it is told its namespace and its Node. fail is told if
-// it ends before stop is called.
+// start starts a program as its Deployment would, with its namespace and the name of its Node. fail is called if the
+// program ends before stop is called.
 func start(program string, args []string, config *rest.Config, namespace, kubeconfig string, fail func(error)) (*controller, error) {
 	if err := cluster.WriteKubeconfig(kubeconfig, config, namespace); err != nil {
 		return nil, fmt.Errorf("write the kubeconfig of %s: %w", program, err)
@@ -38,7 +38,7 @@ func start(program string, args []string, config *rest.Config, namespace, kubeco
 	if err != nil {
 		return nil, err
 	}
-	null, err := os.Open(os.DevNull) // the file 3 that a guard hands on
+	null, err := os.Open(os.DevNull) // file descriptor 3, which the guard passes on
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func start(program string, args []string, config *rest.Config, namespace, kubeco
 		return nil, err
 	}
 	cmd.Env = append(env, "KUBECONFIG="+kubeconfig, "NODE_NAME="+machine.Name(0))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C signals only us
 	c := &controller{guard: cmd, ended: make(chan struct{})}
 	if c.alive, err = cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -66,17 +66,17 @@ func start(program string, args []string, config *rest.Config, namespace, kubeco
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	go func() {
-		_, _ = io.Copy(&c.log, output) // until its last process is gone
+		_, _ = io.Copy(&c.log, output) // until the last process that has it open has ended
 		output.Close()
 		close(c.ended)
 		if !c.stopping.Load() {
-			fail(fmt.Errorf("the controller ended by itself; its last lines:\n%s", &c.log))
+			fail(fmt.Errorf("the controller exited by itself; its last lines:\n%s", &c.log))
 		}
 	}()
 	return c, nil
 }
 
-// stop ends the program with SIGTERM, waits until it has ended, and ends it with SIGKILL if it takes long.
+// stop sends SIGTERM, waits until the program has ended, and sends SIGKILL if that takes too long.
 func (c *controller) stop() error {
 	if c.stopping.Swap(true) {
 		return nil

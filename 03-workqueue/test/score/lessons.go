@@ -8,7 +8,7 @@ import (
 	"example.com/controllers/harness/gobuild"
 )
 
-// lesson is what has to be known of one.
+// lesson says where a lesson is and how its controller is run.
 type lesson struct {
 	title   string
 	dir     string // from the root of the repository; it has frontend.yaml and manifests
@@ -17,7 +17,7 @@ type lesson struct {
 	args    []string
 }
 
-// interval is the pause between two passes of the loop.
+// interval is the pause between two passes of lesson 1's loop.
 const interval = "1s"
 
 var lessons = []lesson{

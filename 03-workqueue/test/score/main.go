@@ -1,9 +1,9 @@
-// Program score measures lessons 1 to 3 side by side: what each asks of the API server, how long a change
-// takes with it, and how many changes it loses. It writes the numbers as a table and as a picture.
+// Program score compares lessons 1 to 3: which requests each makes, how long each takes to apply a change, and how many
+// changes it loses. It writes the numbers as a table and as a chart.
 //
-// The lessons' programs run unmodified, each in a namespace and behind a recording proxy of its own, all at
-// the same time on one control plane, so that whatever else the machine does falls on all of them. Each
-// step of the scenario begins when all are done with the one before.
+// The lessons' programs run unmodified, each in its own namespace and behind its own recording proxy. They run at the
+// same time and on one control plane, so that other load on the machine affects all of them. A step of the scenario
+// begins when all lessons have completed the previous one.
 package main
 
 import (
@@ -34,28 +34,28 @@ type options struct {
 	changes int
 	quiet   time.Duration
 	growth  sizes
-	window  time.Duration // of each size of the growth
-	out     string        // directory; "" for docs of the repository
+	window  time.Duration // how long each size of growth is measured
+	out     string        // directory; "" for the docs of the repository
 }
 
 const (
 	mostPods    = 500              // of each frontend of the scenario
-	mostSize    = 5000             // of the growth; what more would do to one control plane has not been tried
-	longest     = 50 * time.Minute // of the scenario: the ServiceAccounts' tokens are good for an hour
+	mostSize    = 5000             // of growth; more has not been tried on one control plane
+	longest     = 50 * time.Minute // of the scenario: the tokens of the ServiceAccounts expire after an hour
 	longestRest = 30 * time.Minute
 )
 
-// parse reads the flags. Its error says in a sentence what to write differently.
+// parse parses the flags. Its error says in one sentence what to change.
 func parse(args []string) (options, error) {
 	o := options{growth: sizes{10, 100, 1000}}
 	flags := flag.NewFlagSet("score", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // what is wrong is said once, by main
-	flags.IntVar(&o.pods, "pods", 30, "how `many` Pods the frontend of each lesson has, 2 or more")
-	flags.IntVar(&o.changes, "changes", 5, "how `many` plain changes of its config there are, 1 or more; one with a refusal and one with a restart are added")
-	flags.DurationVar(&o.quiet, "quiet", time.Minute, "how `long` to look at each lesson at rest, such as 60s")
-	flags.Var(&o.growth, "growth", "how many Pods there are, one `size` after the other, to see how the cost of a rest grows")
-	flags.DurationVar(&o.window, "window", 80*time.Second, "how `long` to look at each of these sizes; a watch is sent something every 60 to 75 seconds")
-	flags.StringVar(&o.out, "out", "", "`directory` to write score.md and score.svg to (default: docs of this repository)")
+	flags.SetOutput(io.Discard) // main prints the error
+	flags.IntVar(&o.pods, "pods", 30, "`number` of Pods of each lesson's frontend, at least 2")
+	flags.IntVar(&o.changes, "changes", 5, "`number` of plain changes of the config, at least 1; one with a refused deletion and one with a restart are added")
+	flags.DurationVar(&o.quiet, "quiet", time.Minute, "`duration` for which the idle lessons are measured, such as 60s")
+	flags.Var(&o.growth, "growth", "`numbers` of Pods with which the idle lessons are measured, in ascending order")
+	flags.DurationVar(&o.window, "window", 80*time.Second, "`duration` for which each of these sizes is measured; a watch is sent a bookmark every 60 to 75 seconds")
+	flags.StringVar(&o.out, "out", "", "`directory` for score.md and score.svg (default: the docs of this repository)")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(os.Stderr)
@@ -64,7 +64,7 @@ func parse(args []string) (options, error) {
 	case err != nil:
 		return o, err
 	case flags.NArg() > 0:
-		return o, fmt.Errorf("there is no argument %q; --help lists the flags", flags.Arg(0))
+		return o, fmt.Errorf("unexpected argument %q; --help lists the flags", flags.Arg(0))
 	}
 	return o, o.validate()
 }
@@ -72,21 +72,21 @@ func parse(args []string) (options, error) {
 func (o options) validate() error {
 	switch {
 	case o.pods < 2 || o.pods > mostPods:
-		return fmt.Errorf("--pods is %d; it must be from 2, because the second deletion is refused, to %d", o.pods, mostPods)
+		return fmt.Errorf("--pods is %d; it must be from 2 (because the second deletion is refused) to %d", o.pods, mostPods)
 	case o.changes < 1:
-		return fmt.Errorf("--changes is %d; it must be 1 or more", o.changes)
+		return fmt.Errorf("--changes is %d; it must be at least 1", o.changes)
 	case o.quiet < time.Second || o.quiet > longestRest:
 		return fmt.Errorf("--quiet is %s; it must be from 1s to %s", o.quiet, longestRest)
 	case o.window < time.Second || o.window > longestRest:
 		return fmt.Errorf("--window is %s; it must be from 1s to %s", o.window, longestRest)
 	case o.scenario() > longest:
-		return fmt.Errorf("with --pods %d, --changes %d and --quiet %s, the scenario takes about %s; it must not take more than %s",
+		return fmt.Errorf("with --pods %d, --changes %d and --quiet %s, the scenario takes about %s; the limit is %s",
 			o.pods, o.changes, o.quiet, o.scenario().Round(time.Minute), longest)
 	}
 	return nil
 }
 
-// sizes are numbers of Pods, each larger than the one before.
+// sizes are numbers of Pods in ascending order.
 type sizes []int
 
 // String implements flag.Value.
@@ -105,7 +105,7 @@ func (s *sizes) Set(text string) error {
 	for word := range strings.SplitSeq(text, ",") {
 		size, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || size <= last || size > mostSize {
-			return fmt.Errorf("it must be numbers from 1 to %d with commas between them, each larger than the one before, such as 10,100,1000", mostSize)
+			return fmt.Errorf("it must be a comma-separated list of ascending numbers from 1 to %d, such as 10,100,1000", mostSize)
 		}
 		*s = append(*s, size)
 		last = size
@@ -126,7 +126,7 @@ func run(ctx context.Context, args []string) error {
 		o.out = filepath.Join(root, "docs")
 	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return fmt.Errorf("make the directory of --out: %w", err)
+		return fmt.Errorf("create the directory of --out: %w", err)
 	}
 	measured, err := measure(ctx, o, root, os.Stderr)
 	if err != nil {
@@ -144,7 +144,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// write writes a file all at once, so that an interrupted run leaves the old one.
+// write replaces a file atomically, so that an interrupted run leaves the old one intact.
 func write(path, text string) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {

@@ -18,32 +18,31 @@ import (
 	"example.com/controllers/harness/cluster"
 )
 
-// nodes returns how many Nodes there have to be: each takes 110 Pods, and while Pods are replaced, there are
-// the old ones and the new.
+// nodes returns how many Nodes are needed: each can run 110 Pods, and while Pods are being replaced, the old and the
+// new ones exist at once.
 func (o options) nodes() int {
 	most := 2 * len(lessons) * o.pods
 	if count := len(o.growth); count > 0 {
 		most = max(most, len(lessons)*o.pods+o.growth[count-1])
 	}
-	return max(20, most/110*6/5+1) // a fifth more than just enough
+	return max(20, most/110*6/5+1) // a fifth more than the minimum
 }
 
-// deletion is how long a client takes for one with client-go's default limit of 5 requests a second.
+// deletion is how long one deletion takes with client-go's default limit of 5 requests per second.
 const deletion = time.Second / 5
 
 // scenario estimates how long the scenario takes.
 func (o options) scenario() time.Duration {
 	replacement := time.Duration(o.pods)*deletion + 4*time.Second
-	return time.Duration(o.changes+2)*replacement + o.quiet + 2*patience*lookEvery
+	return time.Duration(o.changes+2)*replacement + o.quiet + 2*patience*pollInterval
 }
 
-// estimate estimates how long all of it takes, once the programs are built.
+// estimate estimates how long the whole run takes, without building the programs.
 func (o options) estimate() time.Duration {
 	return o.scenario() + time.Duration(len(o.growth))*(o.window+10*time.Second)
 }
 
-// measure starts a cluster and measures all lessons of the repository at root on it. Whatever comes of it,
-// nothing is left of it.
+// measure starts a cluster, measures all lessons of the repository at root on it, and stops the cluster again.
 func measure(ctx context.Context, o options, root string, progress io.Writer) (_ results, err error) {
 	programs, err := buildAll(ctx, root, os.Stderr)
 	if err != nil {
@@ -73,7 +72,7 @@ func measure(ctx context.Context, o options, root string, progress io.Writer) (_
 		return results{}, err
 	}
 	say := func(format string, values ...any) { fmt.Fprintf(progress, "score: "+format+"\n", values...) }
-	say("all of it takes about %s", o.estimate().Round(10*time.Second))
+	say("the whole run takes about %s", o.estimate().Round(10*time.Second))
 
 	measured := results{
 		Kubernetes: c.Version, System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Nodes: c.Nodes,
@@ -88,12 +87,12 @@ func measure(ctx context.Context, o options, root string, progress io.Writer) (_
 		err = grow(w, o, programs, measured.Lessons, say)
 	}
 	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // what failed then, failed because of that
+		err = context.Cause(ctx) // the reason, not the requests that failed because of it
 	}
 	return measured, err
 }
 
-// playScenario runs each lesson in its own namespace, all at the same time, and fills in the scores.
+// playScenario runs all lessons at the same time, each in its own namespace, and fills in their scores.
 func playScenario(w *world, o options, programs []string, scores []score, say func(string, ...any)) (err error) {
 	scenes := make([]*scene, len(lessons))
 	defer func() {
@@ -113,7 +112,7 @@ func playScenario(w *world, o options, programs []string, scores []score, say fu
 	if err := together(scenes, func(s *scene) error { return s.runner.start() }); err != nil {
 		return err
 	}
-	if err := together(scenes, func(s *scene) error { return s.inStep(started) }); err != nil {
+	if err := together(scenes, func(s *scene) error { return s.awaitSync(started) }); err != nil {
 		return err
 	}
 	for number := range o.changes {
@@ -131,7 +130,7 @@ func playScenario(w *world, o options, programs []string, scores []score, say fu
 	if err := together(scenes, func(s *scene) error { _, err := s.frontend.atRest(s.replicas); return err }); err != nil {
 		return err
 	}
-	say("at rest, for %s", o.quiet)
+	say("idle, for %s", o.quiet)
 	from, to, err := w.pause(o.quiet)
 	if err != nil {
 		return err
@@ -171,12 +170,12 @@ func playScenario(w *world, o options, programs []string, scores []score, say fu
 	return nil
 }
 
-// changeAll changes the config of all scenes at the same moment, and says what came of it.
+// changeAll changes the config of all scenes at the same moment, and returns a summary of the outcomes.
 func changeAll(scenes []*scene, each func(s *scene, took time.Duration, lost bool)) (outcomes string, err error) {
 	return changeAllAnd(scenes, func(*scene) error { return nil }, each)
 }
 
-// changeAllAnd is changeAll with something that has to be done between a change and its outcome.
+// changeAllAnd is changeAll with a step between the change and waiting for its outcome.
 func changeAllAnd(scenes []*scene, then func(*scene) error, each func(s *scene, took time.Duration, lost bool)) (outcomes string, err error) {
 	if err := together(scenes, func(s *scene) error { _, err := s.frontend.atRest(s.replicas); return err }); err != nil {
 		return "", err
@@ -211,13 +210,13 @@ func changeAllAnd(scenes []*scene, then func(*scene) error, each func(s *scene, 
 	return strings.Join(words, ", "), err
 }
 
-// grow measures what a rest costs with each lesson, the more Pods there are. The three watch the same
-// frontend, as administrator; as it is at rest, there is nothing that they could take from each other.
+// grow measures what an idle controller of each lesson costs with more and more Pods. The three watch the same frontend
+// as administrator. They do not interfere, because nothing changes.
 func grow(w *world, o options, programs []string, scores []score, say func(string, ...any)) error {
 	const namespace = "growth"
 	_, err := w.client.CoreV1().Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("make namespace %s: %w", namespace, err)
+		return fmt.Errorf("create namespace %s: %w", namespace, err)
 	}
 	f, err := deploy(w, namespace, lessons[0].dir, 0)
 	if err != nil {
@@ -238,7 +237,7 @@ func grow(w *world, o options, programs []string, scores []score, say func(strin
 	return nil
 }
 
-// restAt measures a rest with one number of Pods.
+// restAt measures the idle controllers with one number of Pods.
 func restAt(f *frontend, size int, window time.Duration, programs []string, scores []score) (err error) {
 	administrator, err := f.cluster.Config()
 	if err != nil {
@@ -271,7 +270,7 @@ func restAt(f *frontend, size int, window time.Duration, programs []string, scor
 		}
 	}
 	for _, r := range runners {
-		if err := r.inStep(started); err != nil {
+		if err := r.awaitSync(started); err != nil {
 			return fmt.Errorf("%s: %w", r.lesson.title, err)
 		}
 	}
@@ -289,7 +288,7 @@ func restAt(f *frontend, size int, window time.Duration, programs []string, scor
 	return nil
 }
 
-// pause waits for a time, and returns when it began and ended.
+// pause waits, and returns when it began and ended.
 func (w *world) pause(long time.Duration) (from, to time.Time, err error) {
 	from = time.Now()
 	select {

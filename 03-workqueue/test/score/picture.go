@@ -29,7 +29,7 @@ const (
 	lostTitle    = "Changes lost"
 )
 
-// pen is how a lesson is drawn. Where two lines are the same, the narrow dark one is drawn on the wide light
+// pen is the style of a lesson's line. Where two lines coincide, the narrow dark one is drawn on top of the wide light
 // one.
 type pen struct {
 	line, text color.RGBA
@@ -38,7 +38,7 @@ type pen struct {
 	glyph      draw.GlyphDrawer
 }
 
-// pens are those of the lessons, by number. The colors differ for the color-blind too.
+// pens are the styles of the lessons, in order. The colors can be told apart by color-blind readers.
 var pens = []pen{
 	{line: color.RGBA{0xd5, 0x5e, 0x00, 0xff}, text: color.RGBA{0xb0, 0x4a, 0x00, 0xff}, width: 2, glyph: draw.CircleGlyph{}},
 	{line: color.RGBA{0x56, 0xb4, 0xe9, 0xff}, text: color.RGBA{0x00, 0x6d, 0xaa, 0xff}, width: 6, glyph: draw.BoxGlyph{}},
@@ -47,13 +47,13 @@ var pens = []pen{
 
 func penOf(lesson int) pen { return pens[lesson%len(pens)] }
 
-// picture returns an SVG with two panels: what a rest costs, and how many changes are lost. The same
-// results give the same text.
+// picture returns an SVG with two panels: what idle controllers cost, and how many changes are lost. It is
+// deterministic.
 func picture(r results) string {
 	const width, height, top, split = 720, 330, 38, 440
 	canvas := vgsvg.NewWith(vgsvg.UseWH(width, height))
 	all := draw.New(canvas)
-	all.SetColor(color.White) // for readers in the dark, too
+	all.SetColor(color.White) // readable in dark mode as well
 	all.Fill(all.Rectangle.Path())
 	title := sans(14)
 	title.Font.Weight = xfont.WeightBold
@@ -64,18 +64,18 @@ func picture(r results) string {
 	lostPanel(r).Draw(draw.Crop(all, split+14, -10, 6, -top))
 
 	var svg bytes.Buffer
-	_, _ = canvas.WriteTo(&svg) // a buffer takes everything
-	// The font that was used to measure is as wide as these; who looks at the picture may not have it.
+	_, _ = canvas.WriteTo(&svg) // writing to a buffer does not fail
+	// The reader may not have the font that was used to measure the text. These have the same widths.
 	named := strings.ReplaceAll(svg.String(), "font-family:Liberation Sans;", "font-family:Helvetica,Arial,sans-serif;")
 	return strings.Replace(named, "<g ", "<title>"+html.EscapeString(pictureTitle)+"</title>\n<g ", 1)
 }
 
-// sans is a style for text.
+// sans returns the text style of the picture.
 func sans(size vg.Length) text.Style {
 	return text.Style{Color: color.Black, Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size), Handler: plot.DefaultTextHandler}
 }
 
-// panel returns a plot without anything in it.
+// panel returns an empty plot.
 func panel(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -89,10 +89,10 @@ func panel(title, x, y string) *plot.Plot {
 	return p
 }
 
-// costPanel shows KB against Pods, both on logarithmic axes. To the plot they are linear, because it places
-// the label of an axis at the mean of its ends.
+// costPanel plots KB against Pods, both on logarithmic axes. The values are transformed here and the plot's axes are
+// linear, because it places the label of an axis at the mean of its ends.
 func costPanel(r results) *plot.Plot {
-	p := panel(fmt.Sprintf("%s; lesson 1 looks every %s", costTitle, r.Interval), costX, costY)
+	p := panel(fmt.Sprintf("%s; lesson 1 polls every %s", costTitle, r.Interval), costX, costY)
 	axis := newLogAxis(r)
 	names := &names{}
 	p.Add(gridLines(axis))
@@ -116,7 +116,7 @@ func costPanel(r results) *plot.Plot {
 	p.X.Padding, p.Y.Padding = 0, 0
 	p.X.Tick.Marker, p.Y.Tick.Marker = sizeTicks(points(r)), axis.ticks()
 	const margin = 0.15 // beside the first and the last number of Pods, in powers of 10
-	// After Add, which makes room for the points and no more.
+	// Must come after Add, which sets the range to that of the points.
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -margin, 1, 0, 1
 	if sizes := points(r); len(sizes) > 0 {
 		p.X.Min = math.Log10(float64(sizes[0])) - margin
@@ -125,7 +125,7 @@ func costPanel(r results) *plot.Plot {
 	return p
 }
 
-// lostPanel shows the lost changes as bars.
+// lostPanel plots the lost changes as bars.
 func lostPanel(r results) *plot.Plot {
 	changes := 0
 	for _, s := range r.Lessons {
@@ -139,7 +139,7 @@ func lostPanel(r results) *plot.Plot {
 	for i, s := range r.Lessons {
 		bar, err := plotter.NewBarChart(plotter.Values{float64(s.Lost)}, 36)
 		if err != nil {
-			continue // it is for values that are no numbers
+			continue // happens only for NaN
 		}
 		bar.XMin, bar.Color, bar.LineStyle.Width = float64(i), penOf(i).line, 0
 		p.Add(bar, &names{centered: true, all: []name{{
@@ -153,7 +153,7 @@ func lostPanel(r results) *plot.Plot {
 	return p
 }
 
-// logAxis is a logarithmic axis that has a place for 0 below all others, apart from them.
+// logAxis is a logarithmic axis with a separate place for 0 at its bottom.
 type logAxis struct {
 	bottom, top float64 // of the logarithmic part; bottom is a power of 10
 	zero        bool    // whether there is a place for 0
@@ -176,11 +176,11 @@ func newLogAxis(r results) logAxis {
 		least, most = 1, 10
 	}
 	a.bottom = math.Pow(10, math.Floor(math.Log10(least)))
-	a.top = 3 * most // room for a name above the line
+	a.top = 3 * most // leaves room for a label above the line
 	return a
 }
 
-// place returns where on the axis a number is, from 0 to 1.
+// place returns the position of a value on the axis, from 0 to 1.
 func (a logAxis) place(kb float64) float64 {
 	begin := 0.0 // of the logarithmic part
 	if a.zero {
@@ -247,8 +247,8 @@ type name struct {
 	color color.Color
 }
 
-// names are texts above their points, which keep out of each other's way. They end at their points, or are
-// centered on them.
+// names are labels above points, moved up where they would overlap. They are right-aligned to their points, or centered
+// on them.
 type names struct {
 	all      []name
 	centered bool

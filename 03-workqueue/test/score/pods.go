@@ -15,16 +15,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// podWatch is our own view of the Pods of a frontend, with the times at which we were told. The API server's
-// times are in whole seconds.
+// podWatch is our own view of the Pods of a frontend, with the times at which events arrived. The timestamps of the API
+// server are only in whole seconds.
 type podWatch struct {
 	mu      sync.Mutex
-	pods    map[types.UID]*corev1.Pod // those that are there; not ours to change
-	goneAt  map[types.UID]time.Time   // when it was first seen being deleted, or not at all any more
-	changed time.Time                 // when we were told something last
+	pods    map[types.UID]*corev1.Pod // that exist; read-only
+	goneAt  map[types.UID]time.Time   // when a Pod was first seen with a deletionTimestamp, or gone
+	changed time.Time                 // when the last event arrived
 }
 
-// watchPods watches the frontend of a namespace until ctx ends, and returns when it knows all Pods.
+// watchPods watches the frontend of a namespace until ctx is cancelled. It returns when its cache has synced.
 func watchPods(ctx context.Context, client kubernetes.Interface, namespace string) (*podWatch, error) {
 	w := &podWatch{pods: map[types.UID]*corev1.Pod{}, goneAt: map[types.UID]time.Time{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
@@ -64,9 +64,9 @@ func (w *podWatch) see(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// rest returns the Pods, and "" if there are exactly as many as wanted, all Ready and none being deleted,
-// and since when. Otherwise it says how it is.
-func (w *podWatch) rest(wanted int) (uids []types.UID, youngest, since time.Time, why string) {
+// state returns the Pods, the latest creation among them, and when the last event arrived. why is "" if exactly wanted
+// Pods exist and all of them are Ready and not being deleted; otherwise it says what is missing.
+func (w *podWatch) state(wanted int) (uids []types.UID, youngest, since time.Time, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ready := 0
@@ -82,12 +82,12 @@ func (w *podWatch) rest(wanted int) (uids []types.UID, youngest, since time.Time
 		}
 	}
 	if ready != wanted || len(w.pods) != wanted {
-		why = fmt.Sprintf("of %d Pods, %d are Ready; there should be %d", len(w.pods), ready, wanted)
+		why = fmt.Sprintf("%d of %d Pods are Ready, of %d wanted", ready, len(w.pods), wanted)
 	}
 	return uids, youngest, w.changed, why
 }
 
-// replaced returns how many of these Pods are being deleted or gone, and when the last of them went.
+// replaced returns how many of these Pods are being deleted or gone, and since when the last of them is.
 func (w *podWatch) replaced(pods []types.UID) (count int, last time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

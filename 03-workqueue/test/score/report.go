@@ -22,12 +22,12 @@ var rows = []struct {
 	{"of these, failed", func(s score) string { return strconv.Itoa(s.FailedWrites) }},
 	{"writes of Events", func(s score) string { return strconv.Itoa(s.EventWrites) }},
 	{"MB received", func(s score) string { return fmt.Sprintf("%.2f", float64(s.received())/1e6) }},
-	{"requests a minute at rest", func(s score) string { return number(s.Rest.Requests) }},
-	{"KB received a minute at rest", func(s score) string { return number(s.Rest.KB) }},
+	{"requests per minute while idle", func(s score) string { return number(s.Rest.Requests) }},
+	{"KB received per minute while idle", func(s score) string { return number(s.Rest.KB) }},
 	{"from a change to the last Pod replaced, median", func(s score) string { return duration(s.Times, median) }},
 	{"the same, worst", func(s score) string { return duration(s.Times, slices.Max[[]time.Duration]) }},
-	{"Pods that had to be replaced", func(s score) string { return strconv.Itoa(s.Old) }},
-	{"Pods that were", func(s score) string { return strconv.Itoa(s.Replaced) }},
+	{"Pods to replace", func(s score) string { return strconv.Itoa(s.Old) }},
+	{"Pods replaced", func(s score) string { return strconv.Itoa(s.Replaced) }},
 	{"changes lost", func(s score) string { return fmt.Sprintf("%d of %d", s.Lost, s.Changes) }},
 }
 
@@ -46,15 +46,15 @@ func markdown(r results) string {
 	}
 
 	say("# The score of lessons 1 to 3\n")
-	say("The same job, done three times. `make score` measures what each way costs and what it loses, and writes")
-	say("this page and the picture.\n")
-	say("![What a rest costs, and how many changes are lost](score.svg)\n")
-	say("Kubernetes %s on %s, %d CPUs, %d Nodes. Each lesson has a frontend of its own, of %d Pods.",
+	say("Three controllers do the same job. `make score` measures what each costs and which changes it loses, and writes")
+	say("this page and the chart.\n")
+	say("![What idle controllers cost, and how many changes are lost](score.svg)\n")
+	say("Kubernetes %s on %s, %d CPUs, %d Nodes. Each lesson has its own frontend of %d Pods.",
 		r.Kubernetes, r.System, r.CPUs, r.Nodes, r.Pods)
-	say("All run at the same time on one control plane. Lesson 1 looks every %s.\n", r.Interval)
-	say("The config is changed %d times, one change after the other. Then nothing happens for %s: a rest. Then the", r.Changes, short(r.Quiet))
-	say("config is changed twice more: once the second deletion that comes is refused with 500, and once the")
-	say("controller is down meanwhile and started again.\n")
+	say("All lessons run at the same time on one control plane. Lesson 1 polls every %s.\n", r.Interval)
+	say("The config is changed %d times in a row. Then nothing happens for %s, and the controllers are idle. Then the", r.Changes, short(r.Quiet))
+	say("config is changed twice more: once the second deletion is refused with 500, and once the controller is down")
+	say("during the change and started afterwards.\n")
 	head("")
 	for _, row := range rows {
 		var cells []string
@@ -67,16 +67,16 @@ func markdown(r results) string {
 			line(append([]string{row.name}, cells...)...)
 		}
 	}
-	say("\n- The numbers count all that a controller asked for and was sent, from its start to its end; only the two")
-	say("  rows of the rest are of the rest. MB and KB are 1,000,000 and 1000 bytes, as they travelled.")
-	say("- A Pod counts as replaced when it is being deleted. Lessons 1 and 3 do not begin before the second of the")
-	say("  change is over, because they compare times in whole seconds. And each deletes with client-go's default")
-	say("  limit, which is for all its requests: 10 at once, then 5 a second.")
-	say("- A change is lost if Pods that are older than it remain, although the controller was sent the change, has")
-	say("  had time to look at the Pods, and then has written nothing for 10 seconds.\n")
+	say("\n- The numbers count all requests and responses of a controller from its start to its exit, except for the two")
+	say("  rows \"while idle\". MB and KB are 1,000,000 and 1000 bytes on the wire.")
+	say("- A Pod counts as replaced when it is being deleted. Lessons 1 and 3 wait until the second of the change is")
+	say("  over, because they compare timestamps in whole seconds. All lessons have client-go's default rate limit")
+	say("  for all their requests: a burst of 10, then 5 per second.")
+	say("- A change is lost if Pods older than the change remain although the controller received it, has had time to")
+	say("  read the Pods, and then has made no write for 10 seconds.\n")
 
-	say("## How the cost of a rest grows\n")
-	say("Nothing happens for %s. Requests and KB received, a minute:\n", short(r.Window))
+	say("## What idle controllers cost with more Pods\n")
+	say("Nothing happens for %s. Requests and KB received, per minute:\n", short(r.Window))
 	head("Pods")
 	for i, p := range points(r) {
 		cells := []string{strconv.Itoa(p)}
@@ -85,14 +85,14 @@ func markdown(r results) string {
 		}
 		line(cells...)
 	}
-	say("\n- Lesson 1 fetches all Nodes and all Pods, four requests a pass. The API server compresses an answer of")
-	say("  more than 128 KB, so more Pods may be fewer bytes on the wire, though not less work at its ends.")
-	say("- Lessons 2 and 3 ask for nothing. What they are sent, however many Pods there are, is bookmarks: about")
-	say("  once a minute, a watch is told how far it is.")
+	say("\n- Lesson 1 makes four requests per pass, which return all Nodes and all Pods. The API server compresses a")
+	say("  response of more than 128 KB, so more Pods may be fewer bytes on the wire, but not less work.")
+	say("- Lessons 2 and 3 make no requests. All they receive, with any number of Pods, is bookmarks: about once a")
+	say("  minute, a watch delivers the current resourceVersion.")
 	return page.String()
 }
 
-// points returns the numbers of Pods of the growth.
+// points returns the sizes of growth.
 func points(r results) (pods []int) {
 	for _, p := range r.Lessons[0].Growth {
 		pods = append(pods, p.Pods)
@@ -100,7 +100,7 @@ func points(r results) (pods []int) {
 	return pods
 }
 
-// number writes a number that is not negative with two digits at least, and 0 only for nothing at all.
+// number formats a non-negative number with at least two digits. Only zero is "0".
 func number(n float64) string {
 	switch {
 	case n == 0:
@@ -113,7 +113,7 @@ func number(n float64) string {
 	return fmt.Sprintf("%.0f", n)
 }
 
-// duration sums up durations; "–" if there is none.
+// duration formats a summary of durations; "–" if there are none.
 func duration(all []time.Duration, sum func([]time.Duration) time.Duration) string {
 	if len(all) == 0 {
 		return "–"
@@ -123,7 +123,7 @@ func duration(all []time.Duration, sum func([]time.Duration) time.Duration) stri
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
-// short writes a duration without "0s" at its end: 1m, not 1m0s.
+// short formats a duration without a trailing "0s": 1m, not 1m0s.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -14,7 +14,7 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// measured returns results as a run may have them.
+// measured returns plausible results.
 func measured() results {
 	lesson := func(title string, lost int, kb ...float64) score {
 		s := score{
@@ -46,12 +46,12 @@ func measured() results {
 func TestMarkdown(t *testing.T) {
 	page := markdown(measured())
 	for _, want := range []string{
-		"Kubernetes v1.37.1 on linux/amd64, 2 CPUs, 20 Nodes. Each lesson has a frontend of its own, of 30 Pods.\n",
-		"Lesson 1 looks every 1s.\n",
-		"The config is changed 5 times, one change after the other. Then nothing happens for 1m: a rest.",
+		"Kubernetes v1.37.1 on linux/amd64, 2 CPUs, 20 Nodes. Each lesson has its own frontend of 30 Pods.\n",
+		"Lesson 1 polls every 1s.\n",
+		"The config is changed 5 times in a row. Then nothing happens for 1m, and the controllers are idle.",
 		"|  | 1. A loop | 2. An informer | 3. A queue |\n| --- | ---: | ---: | ---: |\n| GET | 1 | 1 | 1 |\n| LIST | 0 | 0 | 0 |\n| WATCH | 3 | 3 | 3 |\n| writes | 211 | 211 | 211 |\n",
 		"| of these, failed | 1 | 1 | 1 |\n| MB received | 1.50 | 1.50 | 1.50 |\n",
-		"| KB received a minute at rest | 0.01 | 0.01 | 0.01 |\n", // not 0
+		"| KB received per minute while idle | 0.01 | 0.01 | 0.01 |\n", // not 0
 		"median | 4.60 s | 4.60 s | 4.60 s |\n| the same, worst | 6.00 s | 6.00 s | 6.00 s |\n",
 		"| changes lost | 0 of 7 | 2 of 7 | 0 of 7 |\n",
 		"Nothing happens for 20s.",
@@ -68,7 +68,7 @@ func TestMarkdown(t *testing.T) {
 	require.Contains(t, markdown(some), "| the same, worst | 6.00 s | – | 6.00 s |\n")
 }
 
-// drawn is what there is to see in an SVG: texts, and how often something has been drawn in a color.
+// drawn is the content of an SVG: its texts, and how often each color is used.
 type drawn struct {
 	texts  []string
 	colors map[string]int // "stroke:#D55E00" or "fill:..."
@@ -109,10 +109,10 @@ func TestPicture(t *testing.T) {
 	svg := picture(measured())
 	require.Equal(t, svg, picture(measured()), "the same results give the same picture")
 	require.Less(t, len(svg), 60_000)
-	require.NotContains(t, svg, "Liberation", "who looks at it may not have the font")
+	require.NotContains(t, svg, "Liberation", "readers may not have the font")
 	seen := see(t, svg)
 	for _, want := range []string{
-		pictureTitle, "What it costs when nothing happens; lesson 1 looks every 1s", costX, costY, lostTitle, "changes, of 7",
+		pictureTitle, "What it costs when nothing happens; lesson 1 polls every 1s", costX, costY, lostTitle, "changes, of 7",
 		"1. A loop: 9600 KB", "2. An informer: 0 KB", "3. A queue: 0 KB", // at the lines
 		"lesson 1", "lesson 2", "lesson 3", // at the bars
 		"10", "100", "1000", // both Pods and KB
@@ -132,7 +132,7 @@ func TestPicture(t *testing.T) {
 	require.NotEqual(t, svg, picture(other))
 }
 
-// Zero is not left out, and not drawn as something small.
+// Zero is neither left out nor drawn as a small number.
 func TestZeroHasItsPlace(t *testing.T) {
 	axis := newLogAxis(measured())
 	require.Equal(t, logAxis{bottom: 0.1, top: 3 * 9600, zero: true}, axis)
@@ -159,7 +159,7 @@ func labels(axis logAxis) (labels []string) {
 	return labels
 }
 
-// Odd results do not break the picture.
+// Extreme results do not break the picture.
 func TestPictureOfLittle(t *testing.T) {
 	one := measured()
 	for i := range one.Lessons {

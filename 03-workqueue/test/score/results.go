@@ -6,31 +6,31 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// results are what was measured, and under which conditions.
+// results are the measurements and their conditions.
 type results struct {
 	Kubernetes    string // version
 	System        string // "linux/amd64"
 	CPUs, Nodes   int
 	Pods          int           // of each frontend
-	Changes       int           // plain ones; there are two more
-	Quiet, Window time.Duration // of the rest, and of each size of the growth
+	Changes       int           // plain ones; two more are measured
+	Quiet, Window time.Duration // how long the idle controllers are measured: in the scenario, and with each size of growth
 	Interval      string        // of lesson 1
 	Lessons       []score
 }
 
-// score is what was measured of one lesson.
+// score holds the measurements of one lesson.
 type score struct {
 	Title string
 
 	// Of the whole scenario.
 	Costs        []history.Cost // all requests, by verb and resource
-	Writes       int            // also those that failed; not those of Events
+	Writes       int            // failed ones included, those of Events not
 	NoOps        int            // of the writes, those that changed nothing
 	FailedWrites int
 	EventWrites  int
 
-	Rest  rate            // a quiet time with the frontend of the scenario
-	Times []time.Duration // of the plain changes that were not lost: until the last old Pod was being deleted
+	Rest  rate            // while idle, with the frontend of the scenario
+	Times []time.Duration // of each plain change that was not lost, until the last old Pod was being deleted
 
 	Changes, Lost int // of all changes
 	Old, Replaced int // Pods that had to be replaced, and those that were
@@ -38,20 +38,20 @@ type score struct {
 	Growth []point // by number of Pods
 }
 
-// rate is what a minute costs.
+// rate is the cost per minute.
 type rate struct {
 	Requests float64
-	KB       float64 // received, of 1000 bytes
+	KB       float64 // received; 1000 bytes each
 }
 
-// point is a rest with a number of Pods.
+// point is the cost of an idle controller with a number of Pods.
 type point struct {
 	Pods  int
 	Rest  rate
-	Costs []history.Cost // from the start of the controller to its end
+	Costs []history.Cost // from the start of the controller to its exit
 }
 
-// count fills in what a recording says of the whole scenario.
+// count fills in the requests of the whole scenario from a recording.
 func (s *score) count(h *history.History) {
 	s.Costs = h.Cost()
 	for _, write := range h.Writes() {
@@ -87,7 +87,7 @@ func (s score) received() (bytes int64) {
 	return bytes
 }
 
-// perMinute returns what a recording says of a time, scaled to a minute.
+// perMinute returns the cost of an interval of a recording, per minute.
 func perMinute(h *history.History, from, to time.Time) rate {
 	var r rate
 	for _, c := range h.Between(from, to).Cost() {

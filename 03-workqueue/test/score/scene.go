@@ -29,28 +29,28 @@ import (
 	"example.com/controllers/harness/proc"
 )
 
-// hangs is how long anything may take that is waited for. It is no expectation, only an end.
+// hangs bounds every wait. It is not an expectation of how long anything takes.
 const hangs = 5 * time.Minute
 
-// world is what all scenes are in.
+// world is what all scenes share.
 type world struct {
-	ctx     context.Context // ends when the run is to end; its cause says why
-	fail    func(error)     // ends it
+	ctx     context.Context // cancelled to end the run; its cause says why
+	fail    func(error)     // ends the run
 	cluster *cluster.Cluster
 	client  kubernetes.Interface
 	root    string // of the repository
-	scratch string // directory that goes with the cluster
+	scratch string // directory that is removed with the cluster
 }
 
-// frontend is a Deployment of the frontend, with its config, in a namespace of its own.
+// frontend is a frontend and its config, in a namespace of their own.
 type frontend struct {
 	*world
 	namespace string
 	*podWatch
 }
 
-// deploy makes the frontend of a lesson in a namespace, with Pods of a later second than their config: who
-// compares the times could not tell otherwise which came first.
+// deploy creates the frontend of a lesson in a namespace. Its Pods are created in a later second than the config;
+// otherwise a lesson that compares timestamps could not tell which came first.
 func deploy(w *world, namespace, dir string, replicas int) (*frontend, error) {
 	f := &frontend{world: w, namespace: namespace}
 	text, err := os.ReadFile(filepath.Join(w.root, dir, "frontend.yaml"))
@@ -73,7 +73,7 @@ func deploy(w *world, namespace, dir string, replicas int) (*frontend, error) {
 		case *corev1.ConfigMap:
 			made, err := w.client.CoreV1().ConfigMaps(namespace).Create(w.ctx, object, metav1.CreateOptions{})
 			if err != nil {
-				return nil, fmt.Errorf("make the config of %s: %w", namespace, err)
+				return nil, fmt.Errorf("create the config of %s: %w", namespace, err)
 			}
 			if err := w.until("the second of the config is over", func() string { return sameSecond(made.CreationTimestamp.Time) }); err != nil {
 				return nil, err
@@ -81,10 +81,10 @@ func deploy(w *world, namespace, dir string, replicas int) (*frontend, error) {
 		case *appsv1.Deployment:
 			object.Spec.Replicas = new(int32(replicas))
 			if _, err := w.client.AppsV1().Deployments(namespace).Create(w.ctx, object, metav1.CreateOptions{}); err != nil {
-				return nil, fmt.Errorf("make the frontend of %s: %w", namespace, err)
+				return nil, fmt.Errorf("create the frontend of %s: %w", namespace, err)
 			}
 		default:
-			return nil, fmt.Errorf("frontend.yaml of %s has a %T; only a ConfigMap and then a Deployment are expected", dir, object)
+			return nil, fmt.Errorf("frontend.yaml of %s has a %T; expected a ConfigMap and then a Deployment", dir, object)
 		}
 	}
 	if f.podWatch, err = watchPods(w.ctx, w.client, namespace); err != nil {
@@ -93,7 +93,7 @@ func deploy(w *world, namespace, dir string, replicas int) (*frontend, error) {
 	return f, nil
 }
 
-// scale sets how many Pods there are.
+// scale sets the number of replicas.
 func (f *frontend) scale(replicas int) error {
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
 	_, err := f.client.AppsV1().Deployments(f.namespace).Patch(f.ctx, "frontend", types.MergePatchType, patch, metav1.PatchOptions{})
@@ -103,25 +103,25 @@ func (f *frontend) scale(replicas int) error {
 	return nil
 }
 
-// atRest waits until there are that many Pods, all Ready, of an earlier second than now, and nothing has been
-// heard of them for a moment. It returns them.
+// atRest waits until there are that many Pods, all Ready and created in an earlier second than now, and no event of them
+// has arrived for a second. It returns their UIDs.
 func (f *frontend) atRest(replicas int) (pods []types.UID, err error) {
 	const moment = time.Second
 	err = f.until("the Pods of "+f.namespace+" come to rest", func() string {
-		uids, youngest, since, why := f.rest(replicas)
+		uids, youngest, since, why := f.state(replicas)
 		pods = uids
 		switch {
 		case why != "":
 			return why
 		case time.Since(since) < moment:
-			return "there has just been news of them"
+			return "an event has just arrived"
 		}
 		return sameSecond(youngest)
 	})
 	return pods, err
 }
 
-// sameSecond says that a time of the API server, in whole seconds, is of this second; "" if it is over.
+// sameSecond returns "" if a timestamp of the API server, which is in whole seconds, is of an earlier second than now.
 func sameSecond(t time.Time) string {
 	if time.Now().Truncate(time.Second).After(t) {
 		return ""
@@ -129,7 +129,7 @@ func sameSecond(t time.Time) string {
 	return "it is still the same second"
 }
 
-// until waits until check returns "", and fails with what it returned last if that never comes.
+// until polls until check returns "". After too long, it fails with what check returned last.
 func (w *world) until(what string, check func() string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -139,7 +139,7 @@ func (w *world) until(what string, check func() string) error {
 			return nil
 		}
 		if time.Since(begin) > hangs {
-			return fmt.Errorf("wait until %s: %s, after %s", what, last, hangs)
+			return fmt.Errorf("wait until %s: %s after %s", what, last, hangs)
 		}
 		select {
 		case <-tick.C:
@@ -160,11 +160,11 @@ type runner struct {
 	controller *controller // the last one that was started
 }
 
-// newRunner makes a proxy for a lesson's controller, which goes to the API server as upstream says.
+// newRunner starts a proxy for a lesson's controller, which forwards requests with the credentials of upstream.
 func newRunner(w *world, l lesson, program, namespace string, upstream *rest.Config) (*runner, error) {
 	r := &runner{world: w, lesson: l, program: program, namespace: namespace, wire: &history.Memory{}}
 	var err error
-	// It is stopped after its client, or the recording would end with requests that were cut off.
+	// The proxy must outlive the controller, or the recording would end with requests that were cut off.
 	r.proxy, err = apiproxy.Start(context.Background(), apiproxy.Options{Upstream: upstream, Record: r.wire.Record})
 	return r, err
 }
@@ -178,17 +178,17 @@ func (r *runner) start() (err error) {
 	return err
 }
 
-// inStep waits until the controller, which was started after a time, is in step with the API server, and has
-// been sent nothing for a moment.
-func (r *runner) inStep(started time.Time) error {
+// awaitSync waits until the controller, which was started after a time, has synced, and has been sent no event for a
+// second.
+func (r *runner) awaitSync(started time.Time) error {
 	const moment = time.Second
-	return r.until("the controller is in step", func() string {
+	return r.until("the controller has synced", func() string {
 		h := r.wire.History()
 		switch {
-		case !inStep(h, started):
-			return fmt.Sprintf("it has made %d requests, and been sent %d events", len(h.Requests), len(h.Events))
+		case !synced(h, started):
+			return fmt.Sprintf("it has made %d requests and received %d events", len(h.Requests), len(h.Events))
 		case len(h.Events) > 0 && time.Since(h.Events[len(h.Events)-1].Time) < moment:
-			return "it has just been sent an event"
+			return "it has just received an event"
 		}
 		return ""
 	})
@@ -211,7 +211,7 @@ type scene struct {
 	score    *score
 }
 
-// open makes the namespace of a lesson, with its account and rights, and a frontend.
+// open creates the namespace of a lesson, with its ServiceAccount, its rights and a frontend.
 func open(w *world, l lesson, program string, replicas int, result *score) (*scene, error) {
 	stage, err := lessonpage.Prepare(w.ctx, lessonpage.Lesson{Dir: filepath.Join(w.root, l.dir)}, w.cluster, w.scratch)
 	if err != nil {
@@ -244,12 +244,12 @@ func open(w *world, l lesson, program string, replicas int, result *score) (*sce
 
 // change is a change of the config.
 type change struct {
-	made            time.Time   // when it was sent to the API server
-	resourceVersion string      // of the config then
-	old             []types.UID // the Pods that are older, and have to be replaced
+	made            time.Time   // just before the request
+	resourceVersion string      // of the config after the change
+	old             []types.UID // the Pods that must be replaced
 }
 
-// change changes the config, at a moment when all Pods are of an earlier second.
+// change changes the config, in a later second than those of the Pods.
 func (s *scene) change() (change, error) {
 	old, err := s.frontend.atRest(s.replicas)
 	if err != nil {
@@ -265,10 +265,10 @@ func (s *scene) change() (change, error) {
 	return c, nil
 }
 
-// outcome waits until a change is done or lost. It returns how long it took until the last of the old Pods
+// outcome waits until a change has been applied or is lost. It returns how long it took until the last of the old Pods
 // was being deleted.
 func (s *scene) outcome(c change) (took time.Duration, lost bool, err error) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	var idle idleness
 	for begin := time.Now(); ; {
@@ -283,23 +283,22 @@ func (s *scene) outcome(c change) (took time.Duration, lost bool, err error) {
 			return last.Sub(c.made), !done, nil
 		}
 		if time.Since(begin) > hangs {
-			return 0, false, fmt.Errorf("after %s, %d of %d Pods have been replaced, and the controller is still at work", hangs, count, len(c.old))
+			return 0, false, fmt.Errorf("after %s, %d of %d Pods have been replaced, and the controller is still active", hangs, count, len(c.old))
 		}
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():
 			return 0, false, context.Cause(s.ctx)
 		}
-		// So that a look takes at least as long as the API server takes for a request.
+		// With a request in it, an iteration takes longer when the API server is slow.
 		if _, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(s.ctx, configName, metav1.GetOptions{}); err != nil {
-			return 0, false, fmt.Errorf("look at the config: %w", err)
+			return 0, false, fmt.Errorf("get the config: %w", err)
 		}
-		lost = idle.look(s.wire.History(), c.resourceVersion)
+		lost = idle.observe(s.wire.History(), c.resourceVersion)
 	}
 }
 
-// together has all scenes do something at the same time, and returns when the last is done. The first error
-// ends the run.
+// together calls do for all scenes concurrently and returns when the last call does. The first error ends the run.
 func together(scenes []*scene, do func(*scene) error) error {
 	var group errgroup.Group
 	for _, s := range scenes {

@@ -20,7 +20,7 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// TestMain makes the test binary the program itself, when it is asked to be.
+// TestMain runs the program itself if SCORE_TEST_MAIN is set.
 func TestMain(m *testing.M) {
 	if os.Getenv("SCORE_TEST_MAIN") != "" {
 		main()
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What the pages claim, measured small.
+// Checks the claims of the pages with a small measurement.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	root, err := cluster.Root(t.Context())
@@ -58,9 +58,9 @@ func TestClaims(t *testing.T) {
 
 	require.Zero(t, loop.Lost, "lesson 1 loses nothing")
 	require.Equal(t, loop.Old, loop.Writes-loop.FailedWrites)
-	require.Positive(t, loop.Rest.Requests, "and pays for every look")
+	require.Positive(t, loop.Rest.Requests, "and pays for every pass")
 	perRequest := func(p point) float64 { return p.Rest.KB / p.Rest.Requests }
-	require.Greater(t, perRequest(loop.Growth[1]), perRequest(loop.Growth[0]), "which costs the size of the world")
+	require.Greater(t, perRequest(loop.Growth[1]), perRequest(loop.Growth[0]), "whose cost grows with the number of Pods")
 
 	require.Equal(t, 2, informer.Lost, "lesson 2 loses what fails, and what happens while it is down")
 	require.Equal(t, informer.Old-1-3, informer.Replaced)
@@ -71,16 +71,16 @@ func TestClaims(t *testing.T) {
 	require.Zero(t, queue.EventWrites)
 
 	for _, s := range []score{informer, queue} {
-		require.Zero(t, s.Rest.Requests, "%s asks for nothing at rest", s.Title)
+		require.Zero(t, s.Rest.Requests, "%s makes no requests while idle", s.Title)
 		require.Equal(t, starts, count(s.Costs, "watch", "pods"), s.Title)
 		require.Equal(t, starts, count(s.Costs, "watch", "configmaps"), s.Title)
 		require.Equal(t, 2*starts, s.requests("watch"), s.Title)
 		require.Zero(t, s.requests("list"), s.Title)
 		for _, p := range s.Growth {
-			require.Zero(t, p.Rest.Requests, "%s asks for nothing at rest, with %d Pods", s.Title, p.Pods)
+			require.Zero(t, p.Rest.Requests, "%s makes no requests while idle, with %d Pods", s.Title, p.Pods)
 			require.Equal(t, 1, count(p.Costs, "watch", "pods"), s.Title)
 			require.Equal(t, 1, count(p.Costs, "watch", "configmaps"), s.Title)
-			require.Equal(t, 3, count(p.Costs, "", ""), "%s: two watches, and a look at the namespace", s.Title)
+			require.Equal(t, 3, count(p.Costs, "", ""), "%s: two watches, and a get of the namespace", s.Title)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func count(costs []history.Cost, verb, resource string) (requests int) {
 	return requests
 }
 
-// program returns a command that is the program.
+// program returns a command that runs the program.
 func program(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -113,19 +113,19 @@ func TestRefusals(t *testing.T) {
 		args []string
 		want string
 	}{
-		"an argument":          {[]string{"x"}, `there is no argument "x"; --help lists the flags`},
+		"an argument":          {[]string{"x"}, `unexpected argument "x"; --help lists the flags`},
 		"a flag of another":    {[]string{"--boots=3"}, "flag provided but not defined: -boots"},
-		"one Pod":              {[]string{"--pods=1"}, "--pods is 1; it must be from 2, because the second deletion is refused, to 500"},
+		"one Pod":              {[]string{"--pods=1"}, "--pods is 1; it must be from 2 (because the second deletion is refused) to 500"},
 		"too many Pods":        {[]string{"--pods=501"}, "--pods is 501; it must be from 2"},
 		"no number":            {[]string{"--pods=many"}, `invalid value "many" for flag -pods`},
-		"no change":            {[]string{"--changes=0"}, "--changes is 0; it must be 1 or more"},
+		"no change":            {[]string{"--changes=0"}, "--changes is 0; it must be at least 1"},
 		"no rest":              {[]string{"--quiet=0s"}, "--quiet is 0s; it must be from 1s to 30m0s"},
 		"no window":            {[]string{"--window=1h"}, "--window is 1h0m0s; it must be from 1s to 30m0s"},
-		"too long":             {[]string{"--changes=1000"}, "the scenario takes about 2h48m0s; it must not take more than 50m0s"},
-		"nothing to grow":      {[]string{"--growth="}, `invalid value "" for flag -growth: it must be numbers from 1 to 5000 with commas between them`},
-		"growth that shrinks":  {[]string{"--growth=10,10"}, `invalid value "10,10" for flag -growth: it must be numbers`},
-		"growth to the sky":    {[]string{"--growth=10,5001"}, `invalid value "10,5001" for flag -growth: it must be numbers`},
-		"a file for directory": {[]string{"--out=" + file}, "make the directory of --out: "},
+		"too long":             {[]string{"--changes=1000"}, "the scenario takes about 2h48m0s; the limit is 50m0s"},
+		"nothing to grow":      {[]string{"--growth="}, `invalid value "" for flag -growth: it must be a comma-separated list of ascending numbers from 1 to 5000`},
+		"growth that shrinks":  {[]string{"--growth=10,10"}, `invalid value "10,10" for flag -growth: it must be a comma-separated list`},
+		"growth to the sky":    {[]string{"--growth=10,5001"}, `invalid value "10,5001" for flag -growth: it must be a comma-separated list`},
+		"a file for directory": {[]string{"--out=" + file}, "create the directory of --out: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +142,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// However it ends, nothing runs on, and nothing lies about.
+// However the program ends, it leaves no processes and no files.
 func TestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
@@ -151,7 +151,7 @@ func TestLeavesNothing(t *testing.T) {
 			temp, out := t.TempDir(), t.TempDir()
 			cmd := program(t, []string{"TMPDIR=" + temp}, "--pods=2", "--changes=100", "--out="+out)
 			log := newLog()
-			began := log.said("change 1 of 100: ")
+			began := log.await("change 1 of 100: ")
 			cmd.Stderr = log
 			require.NoError(t, cmd.Start())
 			ended := make(chan error, 1)
@@ -182,7 +182,7 @@ func TestLeavesNothing(t *testing.T) {
 	}
 }
 
-// log is what a program says, to be waited for.
+// log is the output of a program, with a way to wait for a text in it.
 type log struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -196,22 +196,22 @@ func (l *log) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text.Write(text)
-	for wanted, said := range l.waiting {
+	for wanted, written := range l.waiting {
 		if bytes.Contains(l.text.Bytes(), []byte(wanted)) {
-			close(said)
+			close(written)
 			delete(l.waiting, wanted)
 		}
 	}
 	return len(text), nil
 }
 
-// said returns a channel that is closed when the text is written. It must not have been before.
-func (l *log) said(text string) <-chan struct{} {
+// await returns a channel that is closed when the text is written. The text must not have been written yet.
+func (l *log) await(text string) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	said := make(chan struct{})
-	l.waiting[text] = said
-	return said
+	written := make(chan struct{})
+	l.waiting[text] = written
+	return written
 }
 
 func (l *log) String() string {
@@ -220,7 +220,7 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// controllers returns the processes, but for guards and the like, that have a kubeconfig below a directory.
+// controllers returns the controllers, without their guards, that use a kubeconfig below a directory.
 func controllers(t *testing.T, dir string) (found []int32) {
 	t.Helper()
 	all, err := process.Processes()

@@ -13,12 +13,12 @@ import (
 // configName is the ConfigMap that the frontend reads.
 const configName = "frontend-config"
 
-// answered says whether a request was answered with what it asked for.
+// answered reports whether a request succeeded.
 func answered(r history.Request) bool { return r.Status == http.StatusOK && !r.Failed() }
 
-// inStep says whether a controller that was started at a time has been told of all Pods and of the config: by
-// an answer, or by a watch that has delivered its first bookmark, which comes after all that was there.
-func inStep(h *history.History, started time.Time) bool {
+// synced reports whether a controller that was started at a time has received all Pods and the config: in a response, or
+// by a watch that has delivered its first bookmark, which follows the objects that existed.
+func synced(h *history.History, started time.Time) bool {
 	return !slices.ContainsFunc([]string{"pods", "configmaps"}, func(resource string) bool {
 		return !slices.ContainsFunc(h.Requests, func(r history.Request) bool {
 			if r.Resource != resource || r.Start.Before(started) || !answered(r) {
@@ -31,8 +31,7 @@ func inStep(h *history.History, started time.Time) bool {
 	})
 }
 
-// sawConfig returns when the controller had first been sent the config as it was at a resourceVersion or
-// later.
+// sawConfig returns when the controller first received the config at a resourceVersion or later.
 func sawConfig(h *history.History, resourceVersion string) (first time.Time, saw bool) {
 	see := func(at time.Time, seen string) {
 		order, err := resourceversion.CompareResourceVersion(seen, resourceVersion)
@@ -54,25 +53,25 @@ func sawConfig(h *history.History, resourceVersion string) (first time.Time, saw
 }
 
 const (
-	// lookEvery is the pause between two looks at whether a change is done.
-	lookEvery = 100 * time.Millisecond
-	// patience is how many looks in a row must find a controller idle before a change counts as lost: 10 s
-	// at least. Looks are counted, not seconds: where the machine stands still, so do the looks.
+	// pollInterval is how often an outcome is checked.
+	pollInterval = 100 * time.Millisecond
+	// patience is how many checks in a row must find a controller idle before a change counts as lost: at least
+	// 10 s. Checks are counted and not seconds, so that a machine that stalls does not make a change lost.
 	patience = 100
-	// passes is how many more times a controller that polls must have asked for the Pods.
+	// passes is how many more times a controller that polls must have listed the Pods.
 	passes = 3
 )
 
 // idleness counts for how long a controller has had reason to act and has not.
 type idleness struct {
-	since time.Time // when it was sent the change or wrote last, whichever was later
-	looks int       // since then
+	since  time.Time // when it received the change or made its last write, whichever was later
+	checks int       // since then
 }
 
-// look looks at the recording of a controller after a change of the config, which it was not done with at
-// that moment, and says whether the change is lost: it was sent the change; it is told of the Pods, or has
-// asked for them several times since then; and still it has not written anything for a long time.
-func (i *idleness) look(h *history.History, resourceVersion string) (lost bool) {
+// observe checks the recording of a controller that has not applied a change yet, and reports whether the change is lost:
+// the controller has received the change, it watches the Pods or has listed them several times since, and it has made
+// no write for many checks.
+func (i *idleness) observe(h *history.History, resourceVersion string) (lost bool) {
 	since, saw := sawConfig(h, resourceVersion)
 	if !saw {
 		*i = idleness{}
@@ -97,9 +96,9 @@ func (i *idleness) look(h *history.History, resourceVersion string) (lost bool) 
 		}
 	}
 	if asked < passes {
-		i.looks = 0
+		i.checks = 0
 		return false
 	}
-	i.looks++
-	return i.looks >= patience
+	i.checks++
+	return i.checks >= patience
 }

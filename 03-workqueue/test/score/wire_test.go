@@ -9,7 +9,7 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// tape is a recording in the making. Times are in seconds.
+// tape builds a recording. Times are in seconds since its begin.
 type tape struct {
 	begin   time.Time
 	records []history.Record
@@ -49,15 +49,15 @@ func rv(version string) func(*history.Request) {
 func failed(r *history.Request) { r.Status = 500 }
 func closed(r *history.Request) { r.Open = false }
 
-// looks looks n times and says whether the change to resourceVersion 100 is lost then.
-func looks(i *idleness, r *tape, n int) (lost bool) {
+// observe makes n checks and reports whether the change to resourceVersion 100 is lost then.
+func observe(i *idleness, r *tape, n int) (lost bool) {
 	for range n {
-		lost = i.look(r.history(), "100")
+		lost = i.observe(r.history(), "100")
 	}
 	return lost
 }
 
-// A change is lost only if the controller was sent it, could look, and did nothing.
+// A change is lost only if the controller received it, could read the Pods, and made no write.
 func TestIdleness(t *testing.T) {
 	watching := func() *tape {
 		return newTape().request(0, "watch", "pods").request(0, "watch", "configmaps").
@@ -80,9 +80,9 @@ func TestIdleness(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var idle idleness
-			require.False(t, looks(&idle, test.tape, patience-1), "this is too early in any case")
-			require.Equal(t, test.lost, looks(&idle, test.tape, 1))
-			require.Equal(t, test.lost, looks(&idle, test.tape, 10*patience))
+			require.False(t, observe(&idle, test.tape, patience-1), "this is too early in any case")
+			require.Equal(t, test.lost, observe(&idle, test.tape, 1))
+			require.Equal(t, test.lost, observe(&idle, test.tape, 10*patience))
 		})
 	}
 
@@ -90,29 +90,29 @@ func TestIdleness(t *testing.T) {
 		tape := watching().event(5, 2, "MODIFIED", "configmaps", configName, "100")
 		var idle idleness
 		for i := range 5 {
-			require.False(t, looks(&idle, tape, patience-1))
+			require.False(t, observe(&idle, tape, patience-1))
 			tape.request(6+float64(i), "delete", "pods", failed) // also one that fails
 		}
-		require.False(t, looks(&idle, tape, patience-1))
-		require.True(t, looks(&idle, tape, 1))
+		require.False(t, observe(&idle, tape, patience-1))
+		require.True(t, observe(&idle, tape, 1))
 	})
 	t.Run("a write from before the change is none", func(t *testing.T) {
 		tape := watching().request(4, "delete", "pods").event(5, 2, "MODIFIED", "configmaps", configName, "100")
 		var idle idleness
-		require.True(t, looks(&idle, tape, patience))
+		require.True(t, observe(&idle, tape, patience))
 	})
 	t.Run("what polls must have asked after its last write", func(t *testing.T) {
 		tape := newTape().request(5, "get", "configmaps", rv("100")).
 			request(6, "list", "pods").request(7, "list", "pods").request(8, "list", "pods").request(9, "delete", "pods")
 		var idle idleness
-		require.False(t, looks(&idle, tape, 10*patience))
+		require.False(t, observe(&idle, tape, 10*patience))
 		tape.request(10, "list", "pods").request(11, "list", "pods").request(12, "list", "pods")
-		require.False(t, looks(&idle, tape, patience-1))
-		require.True(t, looks(&idle, tape, 1))
+		require.False(t, observe(&idle, tape, patience-1))
+		require.True(t, observe(&idle, tape, 1))
 	})
 }
 
-func TestInStep(t *testing.T) {
+func TestSynced(t *testing.T) {
 	for name, test := range map[string]struct {
 		tape *tape
 		want bool
@@ -126,12 +126,12 @@ func TestInStep(t *testing.T) {
 		"watches, one is not": {newTape().request(1, "watch", "configmaps").request(1, "watch", "pods").event(2, 1, "BOOKMARK", "configmaps", "", "7").event(2, 2, "ADDED", "pods", "a", "7"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, test.want, inStep(test.tape.history(), test.tape.at(0)))
+			require.Equal(t, test.want, synced(test.tape.history(), test.tape.at(0)))
 		})
 	}
 }
 
-// The times of a rest are what counts, also for watches that are older.
+// Only what happens in the interval counts, also for watches that were opened earlier.
 func TestPerMinute(t *testing.T) {
 	tape := newTape().request(0, "watch", "pods").
 		request(5, "list", "pods", func(r *history.Request) { r.Received = 9_000_000 }).
