@@ -46,7 +46,7 @@ type Controller struct {
 	podLister listers.PodLister // reads from the cache of pods
 	config    listers.ConfigMapNamespaceLister
 	factories []informers.SharedInformerFactory // of every cache that reconcile reads
-	// queue holds keys of Pods that may be stale. A key does not say what happened to the Pod.
+	// queue holds the keys of Pods to reconcile. A key does not say what happened to the Pod.
 	queue workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	// ownWrites holds the deletions that the cache of pods may not show yet.
 	ownWrites *ownWrites
@@ -81,7 +81,7 @@ func New(ctx context.Context, client kubernetes.Interface, options Options) (*Co
 	c.podLister = c.pods.Lister()
 	c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, "workqueue")
 
-	// The handlers pass on which Pods may be stale, and nothing of what happened to them.
+	// The handlers keep only the key: what to do depends on the Pod's current state, not on the event.
 	_, err := c.pods.TypedInformer().AddTypedEventHandler(coreinformers.PodHandlerFuncs{
 		AddFunc:    func(pod *corev1.Pod) { c.queue.Add(cache.MetaObjectToName(pod)) },
 		UpdateFunc: func(_, pod *corev1.Pod) { c.queue.Add(cache.MetaObjectToName(pod)) },

@@ -77,7 +77,7 @@ type world struct {
 
 	mu       sync.Mutex
 	objects  clienttesting.ObjectTracker
-	written  map[string]int                        // resource → resourceVersion of its last write
+	written  map[string]int                        // resource → number of its writes, from which resourceVersions follow
 	watches  map[string]*watch.RaceFreeFakeWatcher // resource → its last watch
 	watchLag map[string]time.Duration              // resource → how late a watch delivers each event
 
