@@ -28,7 +28,7 @@ type runningProxy struct {
 	*exec.Cmd
 	r   *repository
 	url string
-	out *bytes.Buffer // all it has said, once it has ended
+	out *bytes.Buffer // all it has output, once it has ended
 	end chan struct{} // closed then
 }
 
@@ -38,25 +38,25 @@ var readyLine = regexp.MustCompile(`proxy: ready: kubeconfig (\S+) -> (https://1
 func (r *repository) startProxy(args ...string) *runningProxy {
 	r.t.Helper()
 	p := &runningProxy{Cmd: r.command(append([]string{"proxy"}, args...)...), r: r, out: &bytes.Buffer{}, end: make(chan struct{})}
-	said, err := p.StderrPipe()
+	output, err := p.StderrPipe()
 	require.NoError(r.t, err)
 	require.NoError(r.t, p.Start())
 	r.t.Cleanup(func() { _ = p.Process.Kill() })
 	buffer := make([]byte, 1024)
 	for !readyLine.Match(p.out.Bytes()) {
-		n, err := said.Read(buffer)
+		n, err := output.Read(buffer)
 		require.NoError(r.t, err, "%s", p.out)
 		p.out.Write(buffer[:n])
 	}
 	p.url = string(readyLine.FindSubmatch(p.out.Bytes())[2])
 	go func() {
-		_, _ = io.Copy(p.out, said)
+		_, _ = io.Copy(p.out, output)
 		close(p.end)
 	}()
 	return p
 }
 
-// stop ends it as Ctrl-C does, and returns all it has said and its exit status.
+// stop ends it as Ctrl-C does, and returns all it has output and its exit status.
 func (p *runningProxy) stop() (string, int) {
 	p.r.t.Helper()
 	require.NoError(p.r.t, p.Process.Signal(os.Interrupt))
@@ -130,11 +130,11 @@ func TestProxy(t *testing.T) {
 	require.Contains(t, bill, "workshop: none of the ")
 	require.Regexp(t, `(?m)^total +0 `, bill)
 
-	said, status := p.stop()
-	require.Zero(t, status, said)
+	output, status := p.stop()
+	require.Zero(t, status, output)
 	require.Equal(t, "proxy: ready: kubeconfig "+out+" -> "+p.url+"\n"+
 		"proxy: delete configmaps "+r.namespace+"/mine: refused with 500\n"+
-		"proxy: get secrets "+r.namespace+"/none: delayed by 1ms\n", said)
+		"proxy: get secrets "+r.namespace+"/none: delayed by 1ms\n", output)
 	_, err = net.Dial("tcp", strings.TrimPrefix(p.url, "https://"))
 	require.Error(t, err)
 	r.requireNothingLeft()
@@ -167,14 +167,14 @@ func TestProxyRestarted(t *testing.T) {
 	text, err = r.kubectlWith(readOnce, "get", "namespace", "default")
 	require.NoError(t, err, text)
 
-	said, status := r.workshop("", "proxy", "--out", filepath.Join(dir, "other"), "--listen", address)
+	output, status := r.workshop("", "proxy", "--out", filepath.Join(dir, "other"), "--listen", address)
 	require.Equal(t, 1, status)
-	require.Contains(t, said, "the address "+address+" is in use; give another with --listen, or leave --listen out to use any free port")
+	require.Contains(t, output, "the address "+address+" is in use; give another with --listen, or leave --listen out to use any free port")
 	require.NoFileExists(t, filepath.Join(dir, "other"))
 
-	said, status = r.with("KUBECONFIG="+out).workshop("", "proxy", "--out", out)
+	output, status = r.with("KUBECONFIG="+out).workshop("", "proxy", "--out", out)
 	require.Equal(t, 1, status)
-	require.Contains(t, said, out+" is the kubeconfig of the proxy itself; give the API server's with --kubeconfig")
+	require.Contains(t, output, out+" is the kubeconfig of the proxy itself; give the API server's with --kubeconfig")
 	_, status = p.stop()
 	require.Zero(t, status)
 }
@@ -187,9 +187,9 @@ func TestProxyEndsWhenTheDiskIsFull(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	p := r.startProxy("--out", out, "--record", "/dev/full")
 	_, _ = r.kubectlWith(out, "get", "namespaces")
-	said, status := p.wait()
+	output, status := p.wait()
 	require.Equal(t, 1, status)
-	require.Contains(t, said, "workshop: write the recording: write /dev/full: no space left on device; it ends here\n")
+	require.Contains(t, output, "workshop: write the recording: write /dev/full: no space left on device; it ends here\n")
 }
 
 // An open watch is recorded as ended, with its events, when the proxy is told to end.
@@ -215,9 +215,9 @@ func TestProxyWithAWatch(t *testing.T) {
 	_, err = r.kubectl("delete", "namespace", r.namespace, "--wait=false")
 	require.NoError(t, err)
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
-	said, status := p.wait()
+	output, status := p.wait()
 	require.Zero(t, status)
-	require.Equal(t, 1, strings.Count(said, "proxy: watch namespaces: events late by 1ms\n"), "%s", said)
+	require.Equal(t, 1, strings.Count(output, "proxy: watch namespaces: events late by 1ms\n"), "%s", output)
 	h, err = history.ReadFile(recording)
 	require.NoError(t, err)
 	for _, request := range h.Requests {
@@ -275,10 +275,10 @@ func TestProxyWrongInput(t *testing.T) {
 			if test.kubeconfig != "" {
 				r = r.with("KUBECONFIG=" + test.kubeconfig)
 			}
-			said, status := r.workshop("", append([]string{"proxy"}, test.args...)...)
-			require.Equal(t, 1, status, said)
-			require.Contains(t, said, "workshop: ")
-			require.Contains(t, said, test.want)
+			output, status := r.workshop("", append([]string{"proxy"}, test.args...)...)
+			require.Equal(t, 1, status, output)
+			require.Contains(t, output, "workshop: ")
+			require.Contains(t, output, test.want)
 			require.NoFileExists(t, out)
 		})
 	}
@@ -296,9 +296,9 @@ func TestProxyWrongInput(t *testing.T) {
 		"none at all":    {nil, "accepts 1 arg(s), received 0"},
 	} {
 		t.Run("bill of "+name, func(t *testing.T) {
-			said, status := r.workshop("", append([]string{"bill"}, test.args...)...)
-			require.Equal(t, 1, status, said)
-			require.Contains(t, said, test.want)
+			output, status := r.workshop("", append([]string{"bill"}, test.args...)...)
+			require.Equal(t, 1, status, output)
+			require.Contains(t, output, test.want)
 		})
 	}
 }
