@@ -80,13 +80,14 @@ var uuid = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // Normalize returns the objects of a state as texts, sorted, without what differs between any two runs (UIDs, times,
 // resourceVersions, generated names, Nodes and addresses) and without the fields in mayDiffer.
-func Normalize(state State, namespace string, mayDiffer []Path) []string {
+func Normalize(state State, scope Scope, mayDiffer []Path) []string {
 	var texts []string
 	for _, resource := range sorted(state) {
-		for name, object := range state[resource] {
-			if name == rootCA {
+		for _, object := range state[resource] {
+			if !scope.owns(resource, object) {
 				continue
 			}
+			name := scope.class(resource, object)
 			data, err := json.Marshal(object)
 			if err != nil {
 				continue // it was decoded from JSON
@@ -99,7 +100,7 @@ func Normalize(state State, namespace string, mayDiffer []Path) []string {
 				remove(copied, strings.Split(path, "."))
 			}
 			for _, path := range mayDiffer {
-				if path.resource == resource && (path.name == "" || path.name == class(object)) {
+				if path.resource == resource && (path.name == "" || path.name == name) {
 					remove(copied, path.parts)
 				}
 			}
@@ -110,12 +111,12 @@ func Normalize(state State, namespace string, mayDiffer []Path) []string {
 				metadata = map[string]any{}
 				top["metadata"] = metadata
 			}
-			metadata["name"] = class(object)
+			metadata["name"] = name
 			data, err = json.Marshal(copied)
 			if err != nil {
 				continue
 			}
-			text := tokenVolume.ReplaceAllString(withoutNamespace(string(data), namespace), "kube-api-access-*")
+			text := tokenVolume.ReplaceAllString(withoutNamespace(string(data), scope.Namespace), "kube-api-access-*")
 			texts = append(texts, resource+" "+uuid.ReplaceAllString(text, "UUID"))
 		}
 	}

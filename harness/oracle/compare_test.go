@@ -88,8 +88,8 @@ func TestNormalizeRemovesWhatNeverIsEqual(t *testing.T) {
 		"the order of keys": {`{"metadata":{"name":"a"},"data":{"x":1,"y":2}}`, `{"data":{"y":2,"x":1},"metadata":{"name":"a"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one := oracle.Normalize(oracle.State{"pods": {"any": object(t, c.one)}}, "run-one", nil)
-			two := oracle.Normalize(oracle.State{"pods": {"other": object(t, c.two)}}, "run-two", nil)
+			one := oracle.Normalize(oracle.State{"pods": {"any": object(t, c.one)}}, oracle.Scope{Namespace: "run-one"}, nil)
+			two := oracle.Normalize(oracle.State{"pods": {"other": object(t, c.two)}}, oracle.Scope{Namespace: "run-two"}, nil)
 			require.Len(t, one, 1)
 			require.Equal(t, one, two)
 			require.Empty(t, oracle.Compare(one, two))
@@ -102,11 +102,11 @@ func TestNormalize(t *testing.T) {
 	before := object(t, `{"metadata":{"name":"a","namespace":"shop","creationTimestamp":"2026-01-02T03:04:05Z","uid":"u"},"spec":{"day":"2026-01-02"}}`)
 	rootCA := object(t, `{"metadata":{"name":"kube-root-ca.crt"}}`)
 	state := oracle.State{"pods": {"a": o}, "configmaps": {"kube-root-ca.crt": rootCA, "a": o}, "services": {}}
-	texts := oracle.Normalize(state, "shop", nil)
+	texts := oracle.Normalize(state, oracle.Scope{Namespace: "shop"}, nil)
 	const is = `{"metadata":{"creationTimestamp":"TIME","name":"a","namespace":"NAMESPACE"},"spec":{"day":"2026-01-02"}}`
 	require.Equal(t, []string{"configmaps " + is, "pods " + is}, texts)
 	require.Equal(t, before, o, "an object of a state is not changed")
-	require.Empty(t, oracle.Normalize(nil, "shop", nil))
+	require.Empty(t, oracle.Normalize(nil, oracle.Scope{Namespace: "shop"}, nil))
 }
 
 func TestMayDiffer(t *testing.T) {
@@ -127,7 +127,7 @@ func TestMayDiffer(t *testing.T) {
 		`pods: metadata["labels"]["x"]`: `{"metadata":{"labels":{"y":"2"},"name":"a"},"spec":{"map":{"k":{"on":"1"},"l":{"on":"2"}},"nodes":[{"at":"2","on":"1"},{"on":"3"}],"on":"7"}}`,
 	} {
 		t.Run(path, func(t *testing.T) {
-			texts := oracle.Normalize(oracle.State{"pods": {"a": object(t, text)}}, "shop", paths(t, path))
+			texts := oracle.Normalize(oracle.State{"pods": {"a": object(t, text)}}, oracle.Scope{Namespace: "shop"}, paths(t, path))
 			require.Len(t, texts, 1)
 			require.JSONEq(t, want, strings.TrimPrefix(texts[0], "pods "))
 		})
@@ -138,7 +138,7 @@ func TestMayDiffer(t *testing.T) {
 func TestAllOfAnObjectMayDiffer(t *testing.T) {
 	for _, path := range []string{"pods: metadata", "pods: *"} {
 		t.Run(path, func(t *testing.T) {
-			texts := oracle.Normalize(oracle.State{"pods": {"a": object(t, `{"metadata":{"name":"a","labels":{"x":"1"}}}`)}}, "shop", paths(t, path))
+			texts := oracle.Normalize(oracle.State{"pods": {"a": object(t, `{"metadata":{"name":"a","labels":{"x":"1"}}}`)}}, oracle.Scope{Namespace: "shop"}, paths(t, path))
 			require.Equal(t, []string{`pods {"metadata":{"name":"a"}}`}, texts)
 		})
 	}
@@ -147,7 +147,7 @@ func TestAllOfAnObjectMayDiffer(t *testing.T) {
 // In a path, "*" stands for every element of a list.
 func TestAllOfAListMayDiffer(t *testing.T) {
 	normal := func(text string) []string {
-		return oracle.Normalize(oracle.State{"pods": {"a": object(t, text)}}, "shop", paths(t, "pods: spec.list.*"))
+		return oracle.Normalize(oracle.State{"pods": {"a": object(t, text)}}, oracle.Scope{Namespace: "shop"}, paths(t, "pods: spec.list.*"))
 	}
 	require.Equal(t, normal(`{"metadata":{"name":"a"},"spec":{"list":["1","2"]}}`), normal(`{"metadata":{"name":"a"},"spec":{"list":["3","4"]}}`))
 }
@@ -203,7 +203,7 @@ func TestCompare(t *testing.T) {
 					o := object(t, text)
 					objects[o["metadata"].(oracle.Object)["name"].(string)] = o
 				}
-				return oracle.Normalize(oracle.State{"pods": objects}, "shop", nil)
+				return oracle.Normalize(oracle.State{"pods": objects}, oracle.Scope{Namespace: "shop"}, nil)
 			}
 			require.Equal(t, c.says, join(oracle.Compare(world(c.want), world(c.got))))
 		})
@@ -212,8 +212,8 @@ func TestCompare(t *testing.T) {
 
 func TestCompareResources(t *testing.T) {
 	o := object(t, `{"metadata":{"name":"a"}}`)
-	pods := oracle.Normalize(oracle.State{"pods": {"a": o}}, "shop", nil)
-	services := oracle.Normalize(oracle.State{"services": {"a": o}}, "shop", nil)
+	pods := oracle.Normalize(oracle.State{"pods": {"a": o}}, oracle.Scope{Namespace: "shop"}, nil)
+	services := oracle.Normalize(oracle.State{"services": {"a": o}}, oracle.Scope{Namespace: "shop"}, nil)
 	require.Equal(t, "pod a is missing; service a should not exist", join(oracle.Compare(pods, services)))
 	require.Equal(t, "service a should not exist", join(oracle.Compare(pods, append(services, pods...))))
 }
@@ -222,7 +222,7 @@ func TestCompareResources(t *testing.T) {
 func TestPathsOfDifferencesCanBeParsed(t *testing.T) {
 	normal := func(value string, mayDiffer ...string) []string {
 		o := object(t, `{"metadata":{"name":"a","annotations":{"a.b/c":"`+value+`","d":"`+value+`"}}}`)
-		return oracle.Normalize(oracle.State{"pods": {"a": o}}, "shop", paths(t, mayDiffer...))
+		return oracle.Normalize(oracle.State{"pods": {"a": o}}, oracle.Scope{Namespace: "shop"}, paths(t, mayDiffer...))
 	}
 	differences := oracle.Compare(normal("1"), normal("2"))
 	require.Len(t, differences, 1)

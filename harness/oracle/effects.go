@@ -40,7 +40,7 @@ type Needless struct {
 
 // EffectsOf counts the writes in a recording. Events and Leases are left out unless they are among resources. class
 // names objects, see [States.Classes].
-func EffectsOf(h *history.History, namespace string, resources []string, class func(resource, name string) string) Effects {
+func EffectsOf(h *history.History, scope Scope, resources []string, class func(resource, name string) string) Effects {
 	e := Effects{Did: map[string]int{}, Unknown: map[string]int{}, Attempts: map[string]int{}}
 	deleted := map[string]bool{} // UIDs
 	for _, r := range h.Requests {
@@ -50,9 +50,13 @@ func EffectsOf(h *history.History, namespace string, resources []string, class f
 		if !r.IsWrite() || (r.Resource == "events" || r.Resource == "leases") && !slices.Contains(resources, r.Resource) {
 			continue
 		}
-		what := withoutNamespace(strings.TrimRight(fmt.Sprintf("%s %s %s", r.Verb, r.What(), class(r.Resource, r.Name)), " "), namespace)
+		name := r.Name
+		if name != "" {
+			name = scope.qualify(r.Namespace, name)
+		}
+		what := withoutNamespace(strings.TrimRight(fmt.Sprintf("%s %s %s", r.Verb, r.What(), class(r.Resource, name)), " "), scope.Namespace)
 		if r.Name != "" || r.Verb != "create" { // a create that was refused names no object
-			e.Attempts[fmt.Sprintf("%s %s %s", r.Verb, r.What(), r.Name)]++
+			e.Attempts[fmt.Sprintf("%s %s %s", r.Verb, r.What(), name)]++
 		}
 		isDone := r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices
 		// An answer that broke off before it reached the recorder does not say whether anything changed.

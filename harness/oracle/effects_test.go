@@ -93,7 +93,7 @@ func TestEffects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := base
 			c.change(&request)
-			got := oracle.EffectsOf(&history.History{Requests: []history.Request{request}}, "shop", []string{"pods"}, frontend)
+			got := oracle.EffectsOf(&history.History{Requests: []history.Request{request}}, oracle.Scope{Namespace: "shop"}, []string{"pods"}, frontend)
 			if c.effects.Did == nil {
 				c.effects.Did = map[string]int{}
 			}
@@ -120,7 +120,7 @@ func TestEventsAndLeasesCountWhereTheyAreWatched(t *testing.T) {
 		"leases":  {[]string{"leases"}, map[string]int{"update leases.coordination.k8s.io l": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := oracle.EffectsOf(h, "shop", c.resources, frontend)
+			got := oracle.EffectsOf(h, oracle.Scope{Namespace: "shop"}, c.resources, frontend)
 			require.Equal(t, c.want, got.Did)
 			require.Len(t, got.Attempts, len(c.want))
 		})
@@ -146,7 +146,7 @@ func TestEffectsAddUp(t *testing.T) {
 		Unknown:  map[string]int{"delete pods frontend-*": 1},
 		Needless: append(because("it did not exist any more"), because("it was being deleted already")...), Disturbed: 3,
 		Attempts: map[string]int{"delete pods frontend-x": 2, "delete pods frontend-y": 3, "delete pods frontend-z": 3, "patch pods frontend-z": 1},
-	}, oracle.EffectsOf(h, "shop", []string{"pods"}, frontend))
+	}, oracle.EffectsOf(h, oracle.Scope{Namespace: "shop"}, []string{"pods"}, frontend))
 }
 
 // Where the recording shows that the controller's cache was behind, a needless write says so.
@@ -176,7 +176,7 @@ func TestNeedlessWritesOfAStaleCache(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &history.History{Requests: []history.Request{c.request}, Events: []history.Event{c.event}}
-			got := oracle.EffectsOf(h, "shop", []string{"pods"}, frontend).Needless
+			got := oracle.EffectsOf(h, oracle.Scope{Namespace: "shop"}, []string{"pods"}, frontend).Needless
 			require.Len(t, got, 1)
 			require.Equal(t, c.stale, got[0].Stale)
 		})

@@ -35,7 +35,7 @@ func ExampleCompare() {
 			"metadata": map[string]any{"name": "web-" + suffix, "generateName": "web-", "namespace": namespace, "uid": suffix},
 			"spec":     map[string]any{"image": image},
 		}
-		return oracle.Normalize(oracle.State{"pods": {"web-" + suffix: pod}}, namespace, nil)
+		return oracle.Normalize(oracle.State{"pods": {"web-" + suffix: pod}}, oracle.Scope{Namespace: namespace}, nil)
 	}
 	first := run("run-1", "x7k2p", "nginx")
 	fmt.Println(oracle.Compare(first, run("run-2", "b9d4q", "nginx")))
@@ -53,7 +53,7 @@ func ExampleExpected() {
 			recording.Requests = append(recording.Requests, history.Request{Verb: "delete", Resource: "pods", Name: "web-x7k2p", Status: 200})
 		}
 		class := func(string, string) string { return "web-*" }
-		return oracle.EffectsOf(recording, "shop", []string{"pods"}, class)
+		return oracle.EffectsOf(recording, oracle.Scope{Namespace: "shop"}, []string{"pods"}, class)
 	}
 	var expected oracle.Expected
 	fmt.Println("news:", expected.Add(deletions(1)))

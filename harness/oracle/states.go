@@ -35,13 +35,14 @@ type Change struct {
 	Type     watch.EventType // Added, Modified or Deleted
 	Resource string          // plural, such as "pods"
 	Time     time.Time       // when the watch delivered it
+	name     string          // see Name
 	Old, New Object          // Old is nil for Added. New of Deleted is the last state
 
 	version uint64
 }
 
-// Name is the name of the object.
-func (c Change) Name() string { return field(c.New, "metadata", "name") }
+// Name names the object, see [Scope].
+func (c Change) Name() string { return cmp.Or(c.name, field(c.New, "metadata", "name")) }
 
 // field returns a string in an object, or "".
 func field(o Object, path ...string) string {
@@ -49,7 +50,7 @@ func field(o Object, path ...string) string {
 	return text
 }
 
-// State holds the objects that exist at one time, by resource and then by name.
+// State holds the objects that exist at one time, by resource and then by name, see [Scope].
 type State map[string]map[string]Object
 
 // clone copies the state but shares its objects.
@@ -70,8 +71,9 @@ func (s State) List(resource string) []Object {
 	return objects
 }
 
-// States records the states that some resources of a namespace go through.
+// States records the states that some resources of a namespace, or of a cluster, go through.
 type States struct {
+	scope   Scope
 	watches sync.WaitGroup
 	cancel  context.CancelFunc
 
@@ -92,13 +94,17 @@ const rootCA = "kube-root-ca.crt"
 
 // Watch starts to record, from the present state on, until Stop is called. A watch that breaks is resumed where it was; one
 // that cannot be resumed is an error of [States.Err].
-func Watch(ctx context.Context, client dynamic.Interface, namespace string, resources []schema.GroupVersionResource) (*States, error) {
-	s := &States{start: State{}, now: State{}, seen: map[string]uint64{}, changed: make(chan struct{})}
+func Watch(ctx context.Context, client dynamic.Interface, scope Scope, resources []schema.GroupVersionResource) (*States, error) {
+	s := &States{scope: scope, start: State{}, now: State{}, seen: map[string]uint64{}, changed: make(chan struct{})}
 	ctx, s.cancel = context.WithCancel(ctx)
 	for _, r := range resources {
-		if err := s.watch(ctx, client.Resource(r).Namespace(namespace), r.Resource); err != nil {
+		var objects dynamic.ResourceInterface = client.Resource(r) // of all namespaces, or without one
+		if !scope.Cluster {
+			objects = client.Resource(r).Namespace(scope.Namespace)
+		}
+		if err := s.watch(ctx, objects, r.Resource); err != nil {
 			s.Stop()
-			return nil, fmt.Errorf("watch %s of %s: %w", r.Resource, namespace, err)
+			return nil, fmt.Errorf("watch %s: %w", r.Resource, err)
 		}
 	}
 	return s, nil
@@ -112,7 +118,9 @@ func (s *States) watch(ctx context.Context, client dynamic.ResourceInterface, re
 	s.mu.Lock()
 	s.start[resource] = map[string]Object{}
 	for _, item := range list.Items {
-		s.start[resource][item.GetName()] = item.Object
+		if s.scope.owns(resource, item.Object) {
+			s.start[resource][s.scope.key(item.Object)] = item.Object
+		}
 	}
 	s.now[resource] = maps.Clone(s.start[resource])
 	s.seen[resource], _ = strconv.ParseUint(list.GetResourceVersion(), 10, 64)
@@ -166,8 +174,9 @@ func (s *States) catchUp(ctx context.Context, client dynamic.ResourceInterface, 
 	before := maps.Clone(s.now[resource])
 	s.mu.Unlock()
 	for _, item := range list.Items {
-		old := before[item.GetName()]
-		delete(before, item.GetName())
+		key := s.scope.key(item.Object)
+		old := before[key]
+		delete(before, key)
 		switch {
 		case old == nil:
 			s.add(watch.Added, resource, &item)
@@ -232,13 +241,17 @@ func (s *States) add(kind watch.EventType, resource string, object *unstructured
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	change := Change{Type: kind, Resource: resource, Time: time.Now(), Old: s.now[resource][object.GetName()], New: object.Object, version: version}
-	if kind == watch.Deleted {
-		delete(s.now[resource], object.GetName())
-	} else {
-		s.now[resource][object.GetName()] = object.Object
-	}
 	s.seen[resource] = max(s.seen[resource], version)
+	if !s.scope.owns(resource, object.Object) {
+		return
+	}
+	key := s.scope.key(object.Object)
+	change := Change{Type: kind, Resource: resource, Time: time.Now(), Old: s.now[resource][key], New: object.Object, name: key, version: version}
+	if kind == watch.Deleted {
+		delete(s.now[resource], key)
+	} else {
+		s.now[resource][key] = object.Object
+	}
 	s.changes = append(s.changes, change)
 	s.notify()
 }
@@ -322,7 +335,7 @@ func (s *States) Counts() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.changes[s.mark:] {
-		if c.Type != watch.Modified && c.Name() != rootCA {
+		if c.Type != watch.Modified {
 			counts[fmt.Sprintf("%s %s %s", strings.ToLower(string(c.Type)), c.Resource, class(c.Resource, c.Name()))]++
 		}
 	}
@@ -335,7 +348,9 @@ func (s *States) Classes() func(resource, name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	classes := map[[2]string]string{}
-	name := func(resource string, o Object) { classes[[2]string{resource, field(o, "metadata", "name")}] = class(o) }
+	name := func(resource string, o Object) {
+		classes[[2]string{resource, s.scope.key(o)}] = s.scope.class(resource, o)
+	}
 	for resource, objects := range s.start {
 		for _, o := range objects {
 			name(resource, o)
@@ -345,14 +360,6 @@ func (s *States) Classes() func(resource, name string) string {
 		name(c.Resource, c.New)
 	}
 	return func(resource, name string) string { return cmp.Or(classes[[2]string{resource, name}], name) }
-}
-
-// class names an object without what was generated.
-func class(o Object) string {
-	if generated := field(o, "metadata", "generateName"); generated != "" {
-		return generated + "*"
-	}
-	return field(o, "metadata", "name")
 }
 
 // UID returns the UID of an object.

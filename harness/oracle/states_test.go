@@ -409,8 +409,8 @@ func TestWatchSaysWhatItCannot(t *testing.T) {
 		}
 		return 0
 	})
-	s, err := oracle.Watch(t.Context(), w.client, "shop", []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}, {Version: "v1", Resource: "secrets"}})
-	require.ErrorContains(t, err, "watch secrets of shop: ")
+	s, err := oracle.Watch(t.Context(), w.client, oracle.Scope{Namespace: "shop"}, []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}, {Version: "v1", Resource: "secrets"}})
+	require.ErrorContains(t, err, "watch secrets: ")
 	require.ErrorContains(t, err, "on purpose")
 	require.Nil(t, s)
 }
@@ -426,7 +426,7 @@ func TestStop(t *testing.T) {
 			w := newWorld(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s, err := oracle.Watch(ctx, w.client, "shop", []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}})
+			s, err := oracle.Watch(ctx, w.client, oracle.Scope{Namespace: "shop"}, []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}})
 			require.NoError(t, err)
 			seen(t, s, "pods", w.put("pods", "a"))
 			if c.fails {

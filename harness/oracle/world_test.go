@@ -84,7 +84,7 @@ func (w *world) watch(resources ...string) *oracle.States {
 	for _, r := range resources {
 		all = append(all, schema.GroupVersionResource{Version: "v1", Resource: r})
 	}
-	s, err := oracle.Watch(w.t.Context(), w.client, "shop", all)
+	s, err := oracle.Watch(w.t.Context(), w.client, oracle.Scope{Namespace: "shop"}, all)
 	require.NoError(w.t, err)
 	w.t.Cleanup(s.Stop)
 	return s
