@@ -21,6 +21,10 @@ type Match struct {
 	// request's path, which has none in a create. Agent is a prefix of the User-Agent.
 	Verb, Group, Resource, Subresource, Namespace, Name, Agent string
 
+	// Program is the program whose requests are meant, where each of several programs has a proxy of its own, as in
+	// package torture. A proxy does not know the names of programs, and refuses a fault that has one.
+	Program string
+
 	// From and To choose by number among the requests that match all of the above: both are inclusive, and the
 	// requests are numbered from 1 as they arrive. From 0 means from the first; To 0 means without end.
 	From, To int

@@ -59,7 +59,7 @@ func TestParseFaultRefuses(t *testing.T) {
 		"":                                      `"" is not of the form key=value`,
 		"verb":                                  `"verb" is not of the form key=value`,
 		"verb=":                                 `"verb=" is not of the form key=value`,
-		"colour=red,delay=1s":                   `there is no key "colour"; the keys are verb, group, resource, subresource, namespace, name, agent, nth, refuse, retry-after, delay, late, down, for, lost, kill, crash, stop, watch, event`,
+		"colour=red,delay=1s":                   `there is no key "colour"; the keys are verb, group, resource, subresource, namespace, name, agent, program, nth, refuse, retry-after, delay, late, down, for, lost, kill, crash, stop, watch, event`,
 		"verb=get,verb=list,delay=1s":           "verb is given twice",
 		"verb=delete,resource=pods":             "it does not say what is to go wrong; give one of refuse=STATUS, ",
 		"refuse=no":                             "refuse=no is not an HTTP status such as 500",

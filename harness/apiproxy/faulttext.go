@@ -15,6 +15,7 @@ it applies to; without any of them, it applies to all:
   verb=VERB           get, list, watch, create, update, patch, delete or deletecollection
   group=, resource=, subresource=, namespace=, name=
   agent=PREFIX        how the User-Agent header begins
+  program=NAME        only of this program, where a scenario has several
   nth=N               of the requests that match, only number N; also 1-6, or 3-
 
 These say what happens to a request; give at least one:

@@ -38,6 +38,7 @@ var keys = []key{
 	word("namespace", func(f *Fault) *string { return &f.Namespace }, nil),
 	word("name", func(f *Fault) *string { return &f.Name }, nil),
 	word("agent", func(f *Fault) *string { return &f.Agent }, nil),
+	word("program", func(f *Fault) *string { return &f.Program }, nil),
 	nthKey,
 	refuseKey,
 	duration("retry-after", func(e *Effect) *time.Duration { return &e.RetryAfter }, nil, ""),

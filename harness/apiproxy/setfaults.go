@@ -11,6 +11,9 @@ func (p *Proxy) SetFaults(faults ...Fault) error {
 		if err := fault.check(); err != nil {
 			return fmt.Errorf("fault %q: %w", fault, err)
 		}
+		if fault.Program != "" {
+			return fmt.Errorf("fault %q: there are no programs to choose from here; use it with \"workshop torture\"", fault)
+		}
 		if fault.Kill != "" && p.kill == nil || fault.Crash != "" && p.crash == nil || fault.Stop != "" && p.stop == nil {
 			return fmt.Errorf("fault %q: there is no controller or control plane here that it could end; use it with \"workshop torture\"", fault)
 		}

@@ -73,6 +73,9 @@ type Request struct {
 	NoOp   bool `json:"noop,omitempty"`   // true for a write that succeeded and did not change the resourceVersion
 	DryRun bool `json:"dryRun,omitempty"` // true for a request with dryRun, which asks for no change
 
+	// Program is the name of the program that sent the request, if there are several that are recorded together.
+	Program string `json:"program,omitempty"`
+
 	// Injected is what the recorder did to the request on purpose, in the order in which the request met it;
 	// empty for a request that the recorder left alone.
 	Injected []Injection `json:"injected,omitempty"`

@@ -33,20 +33,38 @@ transformers:
 // Overlay writes a kustomization to dir that has everything in paths, moved to the given namespace. Each path is a
 // manifest, or a directory with a kustomization. "kubectl apply -k dir" installs the result.
 func Overlay(dir, namespace string, paths ...string) error {
+	resources, err := resourceLines(dir, paths)
+	if err != nil {
+		return fmt.Errorf("move manifests to namespace %s: %w", namespace, err)
+	}
+	text := fmt.Sprintf(overlayTemplate, namespace, resources)
+	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600)
+}
+
+// Collect writes a kustomization to dir that has everything in paths as it is, see [Overlay].
+func Collect(dir string, paths ...string) error {
+	resources, err := resourceLines(dir, paths)
+	if err != nil {
+		return fmt.Errorf("collect manifests: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources:\n"+resources+"\n"), 0o600)
+}
+
+// resourceLines returns the resources of a kustomization in dir, a line each.
+func resourceLines(dir string, paths []string) (string, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return fmt.Errorf("write a kustomization for namespace %s: %w", namespace, err)
+		return "", err
 	}
-	var resources []string
+	var lines []string
 	for _, path := range paths {
 		relative, err := relativePath(dir, path)
 		if err != nil {
-			return fmt.Errorf("move manifests %s to namespace %s: %w", path, namespace, err)
+			return "", fmt.Errorf("%s: %w", path, err)
 		}
-		resources = append(resources, "- "+relative)
+		lines = append(lines, "- "+relative)
 	}
-	text := fmt.Sprintf(overlayTemplate, namespace, strings.Join(resources, "\n"))
-	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600)
+	return strings.Join(lines, "\n"), nil
 }
 
 // relativePath returns path relative to dir, which has no symbolic links. kustomize resolves symbolic links before it

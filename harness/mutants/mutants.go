@@ -96,14 +96,14 @@ func RunIn(ctx context.Context, lab *torture.Lab, o Options) ([]Result, error) {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	program, err := build(ctx, o.Scenario, scratch, Mutant{Name: "none"})
+	commands, err := build(ctx, o.Scenario, scratch, Mutant{Name: "none"})
 	if err != nil {
 		return nil, err
 	}
 	if o.AtOnce == 0 {
 		o.AtOnce = max(1, torture.Capacity()/runsEach)
 	}
-	correct := torture.Options{Scenario: o.Scenario, Command: command(o.Scenario, program), Progress: o.Progress}
+	correct := torture.Options{Scenario: o.Scenario, Commands: commands, Progress: o.Progress}
 	if o.Baseline == nil {
 		if o.Baseline, err = lab.Learn(ctx, correct); err != nil {
 			return nil, err
@@ -125,7 +125,7 @@ const runsEach = 6
 func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Options, m Mutant, scratch string) (Result, error) {
 	begin := time.Now()
 	result := Result{Mutant: m}
-	program, err := build(ctx, o.Scenario, scratch, m)
+	commands, err := build(ctx, o.Scenario, scratch, m)
 	if ctx.Err() != nil {
 		return result, context.Cause(ctx)
 	}
@@ -134,7 +134,7 @@ func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Op
 		return result, nil
 	}
 	mutant := correct
-	mutant.Command, mutant.Reference = command(o.Scenario, program), correct.Command
+	mutant.Commands, mutant.Reference = commands, correct.Commands
 	plan, err := o.find(ctx, lab, mutant, &result)
 	result.duration = time.Since(begin)
 	if err != nil || result.verdict == torture.Passed {
@@ -254,29 +254,39 @@ func read(name, text string) (Mutant, error) {
 	return m, nil
 }
 
-// build builds a mutant in a copy of the controller's module, and returns the path of the program.
-func build(ctx context.Context, scenario *torture.Scenario, scratch string, m Mutant) (string, error) {
-	if scenario.Controller == nil || !strings.HasPrefix(scenario.Controller.Package, ".") {
-		return "", errors.New("the scenario has no controller with sources of its own, into which a bug could be put")
+// build builds a mutant's programs in a copy of their module, and returns their commands.
+func build(ctx context.Context, scenario *torture.Scenario, scratch string, m Mutant) (torture.Commands, error) {
+	if scenario.Source() == "" {
+		return nil, errors.New("the scenario has no module with the sources of its programs, into which a bug could be put")
 	}
 	dir := filepath.Join(scratch, m.Name)
 	if err := copySources(scenario.Source(), dir); err != nil {
-		return "", fmt.Errorf("copy the controller: %w", err)
+		return nil, fmt.Errorf("copy the controller: %w", err)
 	}
-	commands := [][]string{{"go", "build", "-ldflags=-s", "-o", "controller", scenario.Controller.Package}}
-	if m.patch != "" {
-		commands = append([][]string{{"git", "apply", m.patch}}, commands...)
-	}
-	for _, words := range commands {
+	run := func(words ...string) error {
 		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GIT_CEILING_DIRECTORIES="+scratch)
 		proc.Group(cmd)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("mutant %s: %s: %w\n%s", m.Name, strings.Join(words, " "), err, out)
+			return fmt.Errorf("mutant %s: %s: %w\n%s", m.Name, strings.Join(words, " "), err, out)
+		}
+		return nil
+	}
+	if m.patch != "" {
+		if err := run("git", "apply", m.patch); err != nil {
+			return nil, err
 		}
 	}
-	return filepath.Join(dir, "controller"), nil
+	commands := torture.Commands{}
+	for name, pkg := range scenario.Packages() {
+		program := filepath.Join(dir, "program-"+name)
+		if err := run("go", "build", "-ldflags=-s", "-o", program, pkg); err != nil {
+			return nil, err
+		}
+		commands[name] = append([]string{program}, scenario.Args(name)...)
+	}
+	return commands, nil
 }
 
 // copySources copies a module without its tests, and without the modules below it.
@@ -306,11 +316,6 @@ func copySources(from, to string) error {
 		}
 		return os.WriteFile(filepath.Join(to, inside), text, 0o600)
 	})
-}
-
-// command returns the scenario's command for a program.
-func command(scenario *torture.Scenario, program string) []string {
-	return append([]string{program}, scenario.Controller.Args...)
 }
 
 // judgeAll judges several mutants at a time, and prints how far it is.

@@ -105,8 +105,8 @@ func TestReport(t *testing.T) {
 }
 
 func TestNotEveryScenarioHasSomethingToBreak(t *testing.T) {
-	for _, of := range []*torture.Controller{nil, {Module: ".", Package: "k8s.io/sample-controller"}} {
+	for _, of := range []*torture.Controller{nil, {Program: torture.Program{Module: ".", Package: "k8s.io/sample-controller"}}} {
 		_, err := build(t.Context(), &torture.Scenario{Controller: of}, t.TempDir(), Mutant{})
-		require.ErrorContains(t, err, "no controller with sources of its own")
+		require.ErrorContains(t, err, "no module with the sources of its programs")
 	}
 }

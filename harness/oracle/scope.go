@@ -31,8 +31,8 @@ func ParseNamePattern(text string) (NamePattern, error) {
 	return NamePattern{resource, pattern}, nil
 }
 
-// key identifies an object among those of its resource.
-func (s Scope) key(o Object) string {
+// Key is the name of an object in a [State].
+func (s Scope) Key(o Object) string {
 	return s.qualify(field(o, "metadata", "namespace"), field(o, "metadata", "name"))
 }
 

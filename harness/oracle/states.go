@@ -119,7 +119,7 @@ func (s *States) watch(ctx context.Context, client dynamic.ResourceInterface, re
 	s.start[resource] = map[string]Object{}
 	for _, item := range list.Items {
 		if s.scope.owns(resource, item.Object) {
-			s.start[resource][s.scope.key(item.Object)] = item.Object
+			s.start[resource][s.scope.Key(item.Object)] = item.Object
 		}
 	}
 	s.now[resource] = maps.Clone(s.start[resource])
@@ -174,7 +174,7 @@ func (s *States) catchUp(ctx context.Context, client dynamic.ResourceInterface, 
 	before := maps.Clone(s.now[resource])
 	s.mu.Unlock()
 	for _, item := range list.Items {
-		key := s.scope.key(item.Object)
+		key := s.scope.Key(item.Object)
 		old := before[key]
 		delete(before, key)
 		switch {
@@ -245,7 +245,7 @@ func (s *States) add(kind watch.EventType, resource string, object *unstructured
 	if !s.scope.owns(resource, object.Object) {
 		return
 	}
-	key := s.scope.key(object.Object)
+	key := s.scope.Key(object.Object)
 	change := Change{Type: kind, Resource: resource, Time: time.Now(), Old: s.now[resource][key], New: object.Object, name: key, version: version}
 	if kind == watch.Deleted {
 		delete(s.now[resource], key)
@@ -349,7 +349,7 @@ func (s *States) Classes() func(resource, name string) string {
 	defer s.mu.Unlock()
 	classes := map[[2]string]string{}
 	name := func(resource string, o Object) {
-		classes[[2]string{resource, s.scope.key(o)}] = s.scope.class(resource, o)
+		classes[[2]string{resource, s.scope.Key(o)}] = s.scope.class(resource, o)
 	}
 	for resource, objects := range s.start {
 		for _, o := range objects {

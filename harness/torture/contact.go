@@ -1,62 +1,89 @@
 package torture
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
 
-// SilentError is the error of a controller that has been started and sends no request to the API server that it was
+// SilentError is the error of a program that has been started and sends no request to the API server that it was
 // given. There is nothing to judge then: most likely it reads another kubeconfig.
 type SilentError struct {
 	After time.Duration // since its start
+	name  string        // of the program
 	tail  string        // of its log
 }
 
 func (e *SilentError) Error() string {
-	return fmt.Sprintf("%s after its start, the controller has sent no request through the proxy. It must use the kubeconfig that it is "+
-		"given: put {kubeconfig} in its arguments, or have it read KUBECONFIG; %s", e.After.Round(time.Second), e.tail)
+	return fmt.Sprintf("%s after its start, the program %s has sent no request through the proxy. It must use the kubeconfig that it is "+
+		"given: put {kubeconfig} in its arguments, or have it read KUBECONFIG; %s", e.After.Round(time.Second), e.name, e.tail)
 }
 
 // silenceLimit is how long after its start a controller must have sent its first request. It is far more than a busy
 // machine needs to start a program.
 const silenceLimit = 20 * time.Second
 
-// contact is the latest start of the controller.
+// contact is the latest start of a program.
 type contact struct {
 	mu      sync.Mutex
 	at      time.Time
-	arrived int64 // requests that had arrived at the proxies by then
+	arrived int64 // requests that had arrived by then
 }
 
-// noteStart notes that the controller is being started.
-func (r *run) noteStart() {
-	arrived := r.arrived()
-	r.contact.mu.Lock()
-	defer r.contact.mu.Unlock()
-	r.contact.at, r.contact.arrived = time.Now(), arrived
+// noteStart notes that a program is being started.
+func (r *run) noteStart(p *program) {
+	arrived := r.arrived(p)
+	p.contact.mu.Lock()
+	defer p.contact.mu.Unlock()
+	p.contact.at, p.contact.arrived = time.Now(), arrived
 }
 
-// arrived returns how many requests have arrived at the proxies.
-func (r *run) arrived() int64 {
-	count := r.proxy.Arrived()
+// arrived returns how many requests of a program have arrived at its proxy. Those to programs outside of the cluster count
+// for every program.
+func (r *run) arrived(p *program) int64 {
+	count := p.proxy.Arrived()
 	for _, o := range r.outside {
 		count += o.proxy.Arrived()
 	}
 	return count
 }
 
-// checkContact returns a [SilentError] if the controller was started longer ago than limit, still runs, and has not sent
-// a request since.
-func (r *run) checkContact(limit time.Duration) error {
-	if r.proxy == nil || r.controller == nil || !r.controller.isRunning() {
-		return nil
+// isSilent reports whether a program runs, has sent no request since it was started, and for how long.
+func (r *run) isSilent(p *program) (silent bool, since time.Duration) {
+	if p.proxy == nil || !p.isRunning() {
+		return false, 0
 	}
-	arrived := r.arrived()
-	r.contact.mu.Lock()
-	defer r.contact.mu.Unlock()
-	if after := r.elapsed(r.contact.at); arrived == r.contact.arrived && after > limit {
-		return &SilentError{After: after, tail: tail(r.controller.Log())}
+	arrived := r.arrived(p)
+	p.contact.mu.Lock()
+	defer p.contact.mu.Unlock()
+	return arrived == p.contact.arrived, r.elapsed(p.contact.at)
+}
+
+// checkContact returns a [SilentError] if a program was started longer ago than limit, still runs, and has not sent a
+// request since.
+func (r *run) checkContact(limit time.Duration) error {
+	for _, p := range r.programs {
+		if silent, since := r.isSilent(p); silent && since > limit {
+			return &SilentError{After: since, name: p.name, tail: tail(p.Log())}
+		}
+	}
+	return nil
+}
+
+// awaitRestarts waits until every program that was ended by a fault runs again and has sent a request. There is a limit, as
+// some programs have nothing to ask for.
+func (r *run) awaitRestarts(ctx context.Context) error {
+	r.stops.Wait()
+	const limit = 10 * time.Second
+	for begin := time.Now(); r.elapsed(begin) < limit; {
+		if !slices.ContainsFunc(r.programs, func(p *program) bool { silent, _ := r.isSilent(p); return silent }) {
+			return nil
+		}
+		if err := r.sleep(ctx, nil, pollInterval); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -48,8 +48,8 @@ stopsWith: -1 # it does not handle SIGTERM
 	}
 	report, err := torture.Run(context.Background(), torture.Options{
 		Scenario: scenario,
-		Command: []string{filepath.Join(shared.Kubectl, "kubectl"), "get", "pods", "--watch",
-			"--kubeconfig={kubeconfig}", "--namespace={namespace}", "--cache-dir=" + dir},
+		Commands: torture.Single(filepath.Join(shared.Kubectl, "kubectl"), "get", "pods", "--watch",
+			"--kubeconfig={kubeconfig}", "--namespace={namespace}", "--cache-dir="+dir),
 		Faults: []apiproxy.Fault{fault},
 		Nodes:  1,
 	})

@@ -22,12 +22,13 @@ type Lab struct {
 
 	mu         sync.Mutex // held by the plan that uses expendable
 	expendable *controlPlane
-	restartErr error // why the expendable control plane could not be started again, or nil
+	restartErr func() error // why expendable could not be started again
 }
 
 // controlPlane is one that runs are on.
 type controlPlane struct {
 	cluster *cluster.Cluster
+	options cluster.Options // that it was started with
 	clients *clients
 	crash   func() // kills the control plane and starts it again; nil for the shared one
 }
@@ -36,19 +37,21 @@ type controlPlane struct {
 func Open(ctx context.Context, nodes int, progress io.Writer) (*Lab, error) {
 	l := &Lab{ctx: ctx, options: cluster.Options{Nodes: nodes, Progress: progress}}
 	var err error
-	if l.shared, err = l.newControlPlane(ctx); err != nil {
+	if l.shared, err = l.newControlPlane(ctx, nodes); err != nil {
 		return nil, err
 	}
 	l.stalls = watchForStalls(l.shared.probe)
 	return l, nil
 }
 
-func (l *Lab) newControlPlane(ctx context.Context) (*controlPlane, error) {
-	c, err := cluster.Start(ctx, l.options)
+func (l *Lab) newControlPlane(ctx context.Context, nodes int) (*controlPlane, error) {
+	options := l.options
+	options.Nodes = nodes
+	c, err := cluster.Start(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	p := &controlPlane{cluster: c}
+	p := &controlPlane{cluster: c, options: options}
 	if p.clients, err = newClients(c); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -73,26 +76,37 @@ func (l *Lab) Close() error {
 }
 
 // withExpendable calls execute with a control plane that it may kill. There is one such run at a time.
-func (l *Lab) withExpendable(execute func(*controlPlane) (Outcome, error)) (Outcome, error) {
+func (l *Lab) withExpendable(execute func(*controlPlane) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.expendable == nil {
-		p, err := l.newControlPlane(l.ctx)
+		p, err := l.newControlPlane(l.ctx, l.options.Nodes)
 		if err != nil {
-			return Outcome{}, err
+			return err
 		}
-		var crashing sync.Mutex
-		p.crash = func() {
-			crashing.Lock()
-			defer crashing.Unlock()
-			if err := p.cluster.Crash(l.ctx, l.options); err != nil {
-				l.restartErr = err
-			}
-		}
+		l.restartErr = l.makeCrashable(p)
 		l.expendable = p
 	}
-	outcome, err := execute(l.expendable)
-	return outcome, errors.Join(err, l.restartErr)
+	return errors.Join(execute(l.expendable), l.restartErr())
+}
+
+// makeCrashable lets a fault kill a control plane. The function that it returns says why the control plane could not be
+// started again, or nil.
+func (l *Lab) makeCrashable(p *controlPlane) (restartErr func() error) {
+	var mu sync.Mutex
+	var failed error
+	p.crash = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if err := p.cluster.Crash(l.ctx, p.options); err != nil {
+			failed = err
+		}
+	}
+	return func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		return failed
+	}
 }
 
 // stalls are the times at which the machine had no time for us: this process did not run, or the API server, which all

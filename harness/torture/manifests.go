@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,12 @@ func (s *Scenario) render(ctx context.Context, kubectl, scratch string) (string,
 	if err != nil {
 		return "", err
 	}
-	if err := manifest.Overlay(dir, placeholder, paths...); err != nil {
+	if s.isCluster() { // objects stay in the namespaces that they name
+		err = manifest.Collect(dir, paths...)
+	} else {
+		err = manifest.Overlay(dir, placeholder, paths...)
+	}
+	if err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(kubectl, "kubectl"), "kustomize", "--load-restrictor=LoadRestrictionsNone", dir)
@@ -81,11 +87,11 @@ func newClients(c *cluster.Cluster) (*clients, error) {
 
 // find returns the resource that a name such as "deployments.apps" stands for. It waits for one that was only just
 // defined.
-func (k *clients) find(ctx context.Context, name string) (found schema.GroupVersionResource, err error) {
+func (k *clients) find(ctx context.Context, name string) (found resource, err error) {
 	wanted := schema.ParseGroupResource(name).WithVersion("")
 	var failed error
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		if found, failed = k.mapper.ResourceFor(wanted); failed != nil {
+		if found, failed = k.lookUp(wanted); failed != nil {
 			k.mapper.Reset()
 		}
 		return failed == nil, nil
@@ -94,6 +100,36 @@ func (k *clients) find(ctx context.Context, name string) (found schema.GroupVers
 		return found, fmt.Errorf("resource %q: %w; name it by its plural and group, such as deployments.apps", name, failed)
 	}
 	return found, nil
+}
+
+// resource is a resource of the API server.
+type resource struct {
+	schema.GroupVersionResource
+	namespaced bool
+}
+
+func (k *clients) lookUp(wanted schema.GroupVersionResource) (resource, error) {
+	found, err := k.mapper.ResourceFor(wanted)
+	if err != nil {
+		return resource{}, err
+	}
+	kind, err := k.mapper.KindFor(found)
+	if err != nil {
+		return resource{}, err
+	}
+	mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return resource{}, err
+	}
+	return resource{found, mapping.Scope.Name() == meta.RESTScopeNameNamespace}, nil
+}
+
+// of returns a client for the objects of a resource: those in a namespace, or those without one.
+func (k *clients) of(r resource, namespace string) dynamic.ResourceInterface {
+	if !r.namespaced {
+		return k.dynamic.Resource(r.GroupVersionResource)
+	}
+	return k.dynamic.Resource(r.GroupVersionResource).Namespace(namespace)
 }
 
 const fieldManager = "workshop-torture"
@@ -130,8 +166,8 @@ func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructure
 		}
 		var client dynamic.ResourceInterface = k.dynamic.Resource(mapping.Resource)
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-			object.SetNamespace(namespace)
-			client = k.dynamic.Resource(mapping.Resource).Namespace(namespace)
+			object.SetNamespace(cmp.Or(object.GetNamespace(), namespace))
+			client = k.dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace())
 		}
 		var answer *unstructured.Unstructured
 		answer, failed = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})

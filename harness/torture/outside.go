@@ -26,7 +26,6 @@ import (
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/gobuild"
-	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
 )
 
@@ -123,10 +122,11 @@ func (s *Scenario) buildOutside(ctx context.Context, progress io.Writer) (map[st
 }
 
 // startOutside starts such a program, and a proxy in front of it that injects those of the faults that are for it.
-func (r *run) startOutside(ctx context.Context, name string, options apiproxy.Options) (*outside, error) {
+// number tells the recordings of the proxies apart.
+func (r *run) startOutside(ctx context.Context, name string, number int) (*outside, error) {
 	o := &outside{Outside: r.scenario.Outside[name], name: name}
 	command := r.outsideCommands[name]
-	env, err := environ.Isolated(filepath.Join(r.scratch, r.namespace+"."+name+".home"), r.scenario.Env...)
+	env, err := environ.Isolated(filepath.Join(r.scratch, fmt.Sprintf("%s.%d.%s.home", r.namespace, r.number, name)), r.scenario.Env...)
 	if err != nil {
 		return nil, err
 	}
@@ -150,20 +150,28 @@ func (r *run) startOutside(ctx context.Context, name string, options apiproxy.Op
 	if at, parseErr := url.Parse(o.url); err != nil || parseErr != nil || at.Host == "" {
 		return nil, errors.Join(fmt.Errorf("%s must print its URL in its first line; it printed %q", name, strings.TrimSpace(line)), o.stop())
 	}
-	options.Upstream, options.Outside = &rest.Config{Host: o.url}, name
-	options.Namespace, options.Within = "", nil
-	options.Faults = slices.DeleteFunc(slices.Clone(options.Faults), func(f apiproxy.Fault) bool { return f.Group != name })
-	record, offset := options.Record, int64(1+slices.Index(slices.Sorted(maps.Keys(r.scenario.Outside)), name))<<32
-	options.Record = func(one history.Record) {
-		if one.Request != nil {
-			one.Request.ID += offset // IDs are unique in one proxy only
+	// A fault at a request to it may kill or stop the programs that have sent it: all of them, as they have one proxy.
+	options := apiproxy.Options{
+		Upstream: &rest.Config{Host: o.url}, Outside: name, Record: r.recorder("", number), Crash: r.controlPlane.crash,
+		Kill: func() { r.each(r.killAndRestart) }, Stop: func() { r.each(r.stopAndRestart) },
+	}
+	for _, f := range r.plan.Faults {
+		if f.Group == name {
+			f.Program = ""
+			options.Faults = append(options.Faults, f)
 		}
-		record(one)
 	}
 	if o.proxy, err = apiproxy.Start(context.WithoutCancel(ctx), options); err != nil {
 		return nil, errors.Join(err, o.stop())
 	}
 	return o, nil
+}
+
+// each does something to each program.
+func (r *run) each(do func(*program)) {
+	for _, p := range r.programs {
+		do(p)
+	}
 }
 
 // stop stops the proxy, and then the program.

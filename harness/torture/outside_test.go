@@ -111,7 +111,7 @@ func TestOutsideIsListedAndChanged(t *testing.T) {
 
 // starting is a run that can start a program outside, which is a shell's.
 func starting(t *testing.T, script string) *run {
-	return &run{subject: &subject{
+	return &run{controlPlane: &controlPlane{}, subject: &subject{
 		scenario:        &Scenario{Outside: map[string]Outside{"cloud": {Version: "v2.0", Resources: []string{"networks"}}}},
 		outsideCommands: map[string][]string{"cloud": {"/bin/sh", "-c", script}}, scratch: t.TempDir(),
 	}}
@@ -121,14 +121,12 @@ func TestStartOutside(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 	server, _ := cloud(t)
-	var memory history.Memory
-	o, err := starting(t, "echo "+server.URL+"/; exec sleep 1000").startOutside(t.Context(), "cloud", apiproxy.Options{
-		Record: memory.Record, Namespace: "n",
-		Faults: []apiproxy.Fault{
-			{Match: apiproxy.Match{Verb: "list"}, Effect: apiproxy.Effect{Refuse: 500}},
-			{Match: apiproxy.Match{Group: "cloud", Verb: "list", Resource: "networks"}, Effect: apiproxy.Effect{Refuse: 409}},
-		},
-	})
+	r := starting(t, "echo "+server.URL+"/; exec sleep 1000")
+	r.plan.Faults = []apiproxy.Fault{
+		{Match: apiproxy.Match{Verb: "list"}, Effect: apiproxy.Effect{Refuse: 500}},
+		{Match: apiproxy.Match{Group: "cloud", Verb: "list", Resource: "networks"}, Effect: apiproxy.Effect{Refuse: 409}},
+	}
+	o, err := r.startOutside(t.Context(), "cloud", 1)
 	require.NoError(t, err)
 	require.Equal(t, server.URL, o.url)
 	response, err := http.Get(o.proxy.URL() + "/v2.0/networks")
@@ -139,7 +137,7 @@ func TestStartOutside(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	require.NoError(t, o.stop())
 	require.NotNil(t, o.process.ProcessState)
-	requests := memory.History().Requests
+	requests := r.recording.History().Requests
 	require.Len(t, requests, 1)
 	require.Greater(t, requests[0].ID, int64(1)<<32)
 }
@@ -151,14 +149,14 @@ func TestStartOutsideRefuses(t *testing.T) {
 		"exit 3":  `cloud must print its URL in its first line; it printed ""`,
 		"echo no URL; sleep 1000; touch " + marker: `it printed "no URL"`,
 	} {
-		_, err := starting(t, script).startOutside(context.Background(), "cloud", apiproxy.Options{})
+		_, err := starting(t, script).startOutside(context.Background(), "cloud", 1)
 		require.ErrorContains(t, err, want)
 	}
 	_, err := os.Stat(marker)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	r := starting(t, "")
 	r.outsideCommands["cloud"] = []string{"/nowhere"}
-	_, err = r.startOutside(t.Context(), "cloud", apiproxy.Options{})
+	_, err = r.startOutside(t.Context(), "cloud", 1)
 	require.ErrorContains(t, err, "start cloud: ")
 }
 

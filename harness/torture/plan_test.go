@@ -230,7 +230,7 @@ func TestPlansOfOptions(t *testing.T) {
 		"drawn":                {Options{Seed: 3, Seeds: 4}, Random(all, 3, 4)},
 		"a fault":              {Options{Faults: replay.Faults}, []Plan{replay}},
 		"a fault, three times": {Options{Faults: replay.Faults, Replays: 3, Seeds: 7}, []Plan{replay, replay, replay}},
-		"with a reference":     {Options{Reference: []string{"x"}, MaxPlans: 3}, append([]Plan{NoFault}, all[:2]...)},
+		"with a reference":     {Options{Reference: Single("x"), MaxPlans: 3}, append([]Plan{NoFault}, all[:2]...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.options.Scenario = &Scenario{}

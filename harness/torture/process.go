@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 
 // process is the controller under test. It can be started again after it has ended.
 type process struct {
+	label   string // names the program if there are several; else ""
 	command []string
 	env     []string
 	died    chan<- *Failure // is sent, without waiting, how the process ended by itself
@@ -53,7 +55,7 @@ func (p *process) startLocked() error {
 	}
 	started := time.Now()
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the controller: %w", err)
+		return fmt.Errorf("start the %s: %w", cmp.Or(p.label, onlyProgram), err)
 	}
 	exited := make(chan struct{})
 	p.cmd, p.exited, p.stopping, p.logStart = cmd, exited, false, p.log.Len()
@@ -98,10 +100,19 @@ func (p *process) isStopping() bool {
 }
 
 func (p *process) reportDeath(failure *Failure) {
+	failure = p.named(failure)
 	select {
 	case p.died <- failure:
 	default: // one is enough
 	}
+}
+
+// named adds the program's name to a failure.
+func (p *process) named(failure *Failure) *Failure {
+	if p.label == "" {
+		return failure
+	}
+	return &Failure{failure.Verdict, p.label + ": " + failure.Cause, p.label + ": " + failure.Message}
 }
 
 // Write appends the program's output to the log.
@@ -164,7 +175,7 @@ func (p *process) stop(status int) *Failure {
 	case <-exited:
 	case <-time.After(grace):
 		p.kill()
-		return &Failure{NoStop, "too late", fmt.Sprintf("it has not exited %s after SIGTERM", grace)}
+		return p.named(&Failure{NoStop, "too late", fmt.Sprintf("it has not exited %s after SIGTERM", grace)})
 	}
 	p.mu.Lock()
 	killed, output := p.killed == cmd, p.log.String()[p.logStart:]
@@ -173,7 +184,7 @@ func (p *process) stop(status int) *Failure {
 		return nil
 	}
 	if code := cmd.ProcessState.ExitCode(); status >= 0 && code != status {
-		return &Failure{NoStop, cmd.ProcessState.String(), fmt.Sprintf("it exits with %s after SIGTERM%s", cmd.ProcessState, lastWords(output))}
+		return p.named(&Failure{NoStop, cmd.ProcessState.String(), fmt.Sprintf("it exits with %s after SIGTERM%s", cmd.ProcessState, lastWords(output))})
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is a controller that is a shell script.
-type program struct {
+// script is a controller that is a shell script.
+type script struct {
 	*process
 	t      *testing.T
 	failed chan *Failure
@@ -25,11 +25,11 @@ type program struct {
 }
 
 // shell starts a script. allow says of the number of an end, from 1, whether it is asked; nil: none is.
-func shell(t *testing.T, allow func(number int64) bool, script string) *program {
+func shell(t *testing.T, allow func(number int64) bool, text string) *script {
 	t.Helper()
-	p, begin := &program{t: t, failed: make(chan *Failure, 1)}, time.Now()
+	p, begin := &script{t: t, failed: make(chan *Failure, 1)}, time.Now()
 	p.process = &process{
-		command: []string{"/bin/sh", "-c", script}, env: append(os.Environ(), "DIR="+t.TempDir()), died: p.failed,
+		command: []string{"/bin/sh", "-c", text}, env: append(os.Environ(), "DIR="+t.TempDir()), died: p.failed,
 		mayExit: func(status int, started time.Time) bool {
 			require.WithinRange(t, started, begin, time.Now())
 			p.status.Store(int64(status))
@@ -43,13 +43,13 @@ func shell(t *testing.T, allow func(number int64) bool, script string) *program 
 }
 
 // says waits until the program has printed something.
-func (p *program) says(text string) {
+func (p *script) says(text string) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool { return strings.Contains(p.Log(), text) }, hangs, time.Millisecond, text)
 }
 
 // fails waits until the program has ended by itself, and returns what is said of it.
-func (p *program) fails() string {
+func (p *script) fails() string {
 	p.t.Helper()
 	select {
 	case failure := <-p.failed:
@@ -61,7 +61,7 @@ func (p *program) fails() string {
 }
 
 // hasNotFailed says that nothing was said of it.
-func (p *program) hasNotFailed() {
+func (p *script) hasNotFailed() {
 	p.t.Helper()
 	select {
 	case failure := <-p.failed:
@@ -180,9 +180,9 @@ func TestKill(t *testing.T) {
 
 // It is the same program with another process, and its log goes on.
 func TestStartAfterAnEnd(t *testing.T) {
-	for name, end := range map[string]func(p *program){
-		"kill": func(p *program) { p.kill() },
-		"stop": func(p *program) { require.Nil(p.t, p.stop(0)) },
+	for name, end := range map[string]func(p *script){
+		"kill": func(p *script) { p.kill() },
+		"stop": func(p *script) { require.Nil(p.t, p.stop(0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := shell(t, nil, "trap 'exit 0' TERM; [ -e $DIR/was ] && echo again; touch $DIR/was;"+waits)
@@ -218,19 +218,19 @@ func TestAnEndThatIsNotExcusedAnyMore(t *testing.T) {
 
 // What cannot be started again has failed.
 func TestAnExcuseOfNoUse(t *testing.T) {
-	script := filepath.Join(t.TempDir(), "script")
-	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nrm \"$0\"\nexit 1\n"), 0o700))
-	p := &program{t: t, failed: make(chan *Failure, 1)}
-	p.process = &process{command: []string{script}, died: p.failed, mayExit: func(int, time.Time) bool { return true }}
+	file := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\nrm \"$0\"\nexit 1\n"), 0o700))
+	p := &script{t: t, failed: make(chan *Failure, 1)}
+	p.process = &process{command: []string{file}, died: p.failed, mayExit: func(int, time.Time) bool { return true }}
 	require.NoError(t, p.start())
 	require.Contains(t, p.fails(), "start the controller: ")
 }
 
 // Whoever stops it means it, also in the moment in which it is down.
 func TestAnExcusedProgramThatIsStopped(t *testing.T) {
-	for name, end := range map[string]func(p *program){
-		"kill": func(p *program) { p.kill() },
-		"stop": func(p *program) { require.Nil(p.t, p.stop(0)) },
+	for name, end := range map[string]func(p *script){
+		"kill": func(p *script) { p.kill() },
+		"stop": func(p *script) { require.Nil(p.t, p.stop(0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := shell(t, func(int64) bool { return true }, "[ -e $DIR/was ] || { touch $DIR/was; exit 7; };"+waits)
@@ -275,16 +275,16 @@ func TestFailuresDoNotBlock(t *testing.T) {
 func TestChildren(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
-		end    func(p *program)
+		end    func(p *script)
 	}{
-		"by itself": {"sleep 1000 >$DIR/fifo 2>&1 & echo ready; read line <$DIR/wait; exit 0", func(p *program) {
+		"by itself": {"sleep 1000 >$DIR/fifo 2>&1 & echo ready; read line <$DIR/wait; exit 0", func(p *script) {
 			wait, err := os.OpenFile(filepath.Join(p.dir(), "wait"), os.O_WRONLY, 0)
 			require.NoError(p.t, err)
 			require.NoError(p.t, wait.Close())
 			p.fails()
 		}},
-		"by a kill": {"sleep 1000 >$DIR/fifo 2>&1 &" + waits, func(p *program) { p.kill() }},
-		"by a stop": {"(trap '' TERM; sleep 1000) >$DIR/fifo 2>&1 &" + waits, func(p *program) { require.Empty(p.t, p.stop(-1)) }},
+		"by a kill": {"sleep 1000 >$DIR/fifo 2>&1 &" + waits, func(p *script) { p.kill() }},
+		"by a stop": {"(trap '' TERM; sleep 1000) >$DIR/fifo 2>&1 &" + waits, func(p *script) { require.Empty(p.t, p.stop(-1)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -307,7 +307,7 @@ func TestChildren(t *testing.T) {
 }
 
 // dir is $DIR.
-func (p *program) dir() string {
+func (p *script) dir() string {
 	return strings.TrimPrefix(p.env[len(p.env)-1], "DIR=")
 }
 
@@ -341,7 +341,7 @@ func TestLog(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Setenv("SHOP", "open")
-	p := &program{t: t, failed: make(chan *Failure, 1)}
+	p := &script{t: t, failed: make(chan *Failure, 1)}
 	p.process = &process{command: []string{"/bin/sh", "-c", "echo [$SHOP] $GIVEN"}, env: []string{"GIVEN=yes"},
 		died: p.failed, mayExit: func(int, time.Time) bool { return false }}
 	require.NoError(t, p.start())

@@ -1,13 +1,11 @@
 package torture
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,22 +16,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/apiproxy"
-	"example.com/controllers/harness/cluster"
-	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
 )
 
-// subject is a controller and all that its runs share. It does not change.
+// subject is what is put to torture, and all that its runs share. It does not change.
 type subject struct {
 	lab       *Lab
 	scenario  *Scenario
 	rules     rules
-	command   []string // with {kubeconfig} and {namespace} to be replaced
+	commands  Commands // with {kubeconfig} and so on to be replaced
 	manifests string   // YAML, for the namespace placeholder
-	// outsideCommands are the programs beside the cluster, by name.
+	// outsideCommands are the programs outside of the cluster, by name.
 	outsideCommands map[string][]string
 	scratch         string // a directory that is removed with the Lab
 }
@@ -41,36 +38,39 @@ type subject struct {
 // run is one run of the scenario.
 type run struct {
 	*subject
+	number       int64 // unique in the Lab
 	controlPlane *controlPlane
 	plan         Plan
 	namespace    string
-	// watched are the resources of which the controller must be sent events before the first step; nil for none.
+	// watched are the resources of which the programs must be sent events before the first step; nil for none.
 	watched map[string]bool
 
-	resources  []schema.GroupVersionResource // of the scenario, in its order
-	states     *oracle.States                // of those resources
+	resources  []resource     // of the scenario, in its order
+	states     *oracle.States // of those resources
 	outside    []*outside
-	proxy      *apiproxy.Proxy
-	controller *process
+	programs   []*program
 	recording  history.Memory // of all proxies
 	stepStarts []time.Time
 
-	died    chan *Failure  // receives how the controller ended by itself
-	stops   sync.WaitGroup // stops that a fault has asked for and that are not over
-	contact contact        // the latest start of the controller
+	died  chan *Failure  // receives how a program ended by itself
+	stops sync.WaitGroup // stops that a fault has asked for and that are not over
 
 	mu        sync.Mutex
-	stopFault *Failure // how the controller did not stop when a fault asked it to
-	exits     int      // how often the controller was allowed to end by itself
+	stopFault *Failure // how a program did not stop when a fault asked it to
 }
 
 // run runs one plan on a control plane, and judges it by a baseline, or by itself if that is nil. The error is one that
 // ends everything, such as Ctrl-C; that this run could not be carried out is part of the outcome.
 func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseline) (Outcome, *observation, error) {
 	start := time.Now()
-	r := &run{
-		subject: s, controlPlane: p, plan: plan, died: make(chan *Failure, 1),
-		namespace: cmp.Or(s.scenario.Namespace, fmt.Sprintf("torture-%d", s.lab.runs.Add(1))),
+	r := &run{subject: s, number: s.lab.runs.Add(1), controlPlane: p, plan: plan, died: make(chan *Failure, 1)}
+	switch {
+	case s.scenario.Namespace != "":
+		r.namespace = s.scenario.Namespace
+	case s.scenario.isCluster():
+		r.namespace = "torture"
+	default:
+		r.namespace = fmt.Sprintf("torture-%d", r.number)
 	}
 	if b != nil {
 		r.watched = b.watched
@@ -88,9 +88,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 			err = failure
 		}
 	}
-	if r.controller != nil {
-		outcome.Log = r.controller.Log()
-	}
+	outcome.Log = r.log()
 	if len(r.stepStarts) > 0 {
 		outcome.FailedAt = r.stepStarts[len(r.stepStarts)-1]
 	}
@@ -124,7 +122,7 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 	if err := r.prepareObjects(ctx); err != nil {
 		return nil, err
 	}
-	if r.states, err = oracle.Watch(ctx, r.controlPlane.clients.dynamic, r.namespace, r.resources); err != nil {
+	if r.states, err = oracle.Watch(ctx, r.controlPlane.clients.dynamic, r.scope(), gvrs(r.resources)); err != nil {
 		return nil, err
 	}
 	defer r.states.Stop()
@@ -132,14 +130,10 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 		return nil, err
 	}
 	r.states.Mark()
+	defer func() { err = errors.Join(err, r.end()) }()
 	if err := r.launch(ctx); err != nil {
 		return nil, err
 	}
-	defer func() {
-		r.stops.Wait()
-		r.controller.kill()
-		err = errors.Join(err, r.proxy.Stop(), r.stopOutside())
-	}()
 	if err := r.play(ctx); err != nil {
 		return nil, err
 	}
@@ -150,7 +144,7 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 	if seen.rest, err = r.awaitRest(ctx); err != nil {
 		return nil, err
 	}
-	if failure := r.stopController(); failure != nil {
+	if failure := r.stopPrograms(); failure != nil {
 		return nil, failure
 	}
 	return seen, r.observe(ctx, seen)
@@ -158,7 +152,7 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 
 // prepareNamespace creates the namespace of the run. clean removes what the run has created.
 func (r *run) prepareNamespace(ctx context.Context) (clean func(context.Context) error, err error) {
-	if r.scenario.Namespace != "" {
+	if r.scenario.Namespace != "" && !r.scenario.isCluster() {
 		return r.cleanNamespace, nil
 	}
 	namespaces := r.controlPlane.clients.CoreV1().Namespaces()
@@ -181,7 +175,7 @@ func (r *run) cleanNamespace(ctx context.Context) error {
 		return nil
 	}
 	for i, name := range r.scenario.Resources {
-		client := r.controlPlane.clients.dynamic.Resource(r.resources[i]).Namespace(r.namespace)
+		client := r.controlPlane.clients.of(r.resources[i], r.namespace)
 		before := r.states.Before(r.resources[i].Resource)
 		err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 			list, err := client.List(ctx, metav1.ListOptions{})
@@ -219,6 +213,13 @@ func (r *run) prepareObjects(ctx context.Context) error {
 	return nil
 }
 
+func gvrs(resources []resource) (all []schema.GroupVersionResource) {
+	for _, r := range resources {
+		all = append(all, r.GroupVersionResource)
+	}
+	return all
+}
+
 // setUp brings the world into the state in which the controller finds it.
 func (r *run) setUp(ctx context.Context) error {
 	if err := r.await(ctx, r.rules.ready); err != nil {
@@ -238,66 +239,73 @@ func (r *run) setUp(ctx context.Context) error {
 	return nil
 }
 
-// launch starts the proxy, what is outside of the cluster, and the controller.
-func (r *run) launch(ctx context.Context) (err error) {
-	upstream, err := r.controlPlane.cluster.Config()
-	if err != nil {
-		return err
-	}
-	if r.scenario.Account != "" {
-		if upstream, err = r.controlPlane.cluster.ServiceAccountConfig(ctx, r.namespace, r.scenario.Account); err != nil {
+// launch starts what is outside of the cluster, and the programs, each behind a proxy.
+func (r *run) launch(ctx context.Context) error {
+	for i, name := range slices.Sorted(maps.Keys(r.scenario.Outside)) {
+		o, err := r.startOutside(ctx, name, i+1)
+		if err != nil {
 			return err
 		}
-	} else {
-		upstream.QPS = 0 // client-go's default limit, which the controller has too
+		r.outside = append(r.outside, o)
 	}
-	kubeconfig := filepath.Join(r.scratch, r.namespace+".kubeconfig")
-	env, err := environ.Isolated(filepath.Join(r.scratch, r.namespace+".home"), r.scenario.Env...)
+	instances, err := r.scenario.instances(ctx, r.controlPlane.clients)
 	if err != nil {
 		return err
 	}
-	replace := strings.NewReplacer("{kubeconfig}", kubeconfig, "{namespace}", r.namespace)
-	r.controller = &process{
-		env:     append(env, "KUBECONFIG="+kubeconfig, "KUBE_CACHE_MUTATION_DETECTOR=true"),
-		died:    r.died,
-		mayExit: r.mayExit, starting: r.noteStart,
+	for i, one := range instances {
+		p, err := r.launchProgram(ctx, one, len(r.scenario.Outside)+i)
+		if err != nil {
+			return err
+		}
+		r.programs = append(r.programs, p)
 	}
-	for _, word := range r.command {
-		r.controller.command = append(r.controller.command, replace.Replace(word))
+	for _, p := range r.programs {
+		if err := p.start(); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// upstream returns the configuration that the proxy of a program with this account uses.
+func (r *run) upstream(ctx context.Context, account string) (*rest.Config, error) {
+	if account == "" {
+		upstream, err := r.controlPlane.cluster.Config()
+		if err == nil {
+			upstream.QPS = 0 // client-go's default limit, which the program has too
+		}
+		return upstream, err
+	}
+	namespace, name, ok := strings.Cut(account, "/")
+	if !ok {
+		namespace, name = r.namespace, account
+	}
+	return r.controlPlane.cluster.ServiceAccountConfig(ctx, namespace, name)
+}
+
+// proxyOptions returns the options of a program's proxy.
+func (r *run) proxyOptions(p *program, upstream *rest.Config, number int) apiproxy.Options {
 	options := apiproxy.Options{
-		Upstream: upstream, Record: r.recording.Record, Faults: r.plan.Faults,
-		Kill: r.killAndRestart, Crash: r.controlPlane.crash, Stop: r.stopAndRestart,
+		Upstream: upstream, Record: r.recorder(p.process.label, number), Faults: faultsOf(r.plan, p.instance), Crash: r.controlPlane.crash,
+		Kill: func() { r.killAndRestart(p) }, Stop: func() { r.stopAndRestart(p) },
 	}
-	if !isToldNamespace(r.command) && r.scenario.Namespace == "" {
+	if !isToldNamespace(r.commands[p.program]) && r.scenario.Namespace == "" && !r.scenario.isCluster() {
 		options.Namespace = r.namespace
 		for _, resource := range r.resources {
 			options.Within = append(options.Within, resource.GroupResource())
 		}
 	}
-	// The proxy outlives the controller, whose last requests belong to the recording.
-	if r.proxy, err = apiproxy.Start(context.WithoutCancel(ctx), options); err != nil {
-		return err
+	return options
+}
+
+// end ends whatever the run has started.
+func (r *run) end() (err error) {
+	r.stops.Wait()
+	for _, p := range r.programs {
+		p.kill()
+		err = errors.Join(err, p.proxy.Stop())
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.stopOutside(), r.proxy.Stop())
-		}
-	}()
-	for _, name := range slices.Sorted(maps.Keys(r.scenario.Outside)) {
-		o, err := r.startOutside(ctx, name, options)
-		if err != nil {
-			return err
-		}
-		r.outside = append(r.outside, o)
-		for key, value := range o.Env {
-			r.controller.env = append(r.controller.env, key+"="+strings.ReplaceAll(value, "{url}", o.proxy.URL()))
-		}
-	}
-	if err := cluster.WriteKubeconfig(kubeconfig, r.proxy.Config(), r.namespace); err != nil {
-		return err
-	}
-	return r.controller.start()
+	return errors.Join(err, r.stopOutside())
 }
 
 // isToldNamespace reports whether a controller gets its namespace as an argument.
@@ -305,45 +313,74 @@ func isToldNamespace(command []string) bool {
 	return strings.Contains(strings.Join(command, " "), "{namespace}")
 }
 
-// killAndRestart is what a fault calls to kill the controller.
-func (r *run) killAndRestart() {
-	r.controller.kill()
-	r.restart()
+// killAndRestart is what a fault calls to kill a program.
+func (r *run) killAndRestart(p *program) {
+	p.kill()
+	r.restart(p)
 }
 
-// stopAndRestart is what a fault calls to stop the controller. It returns as soon as the controller has been told.
-func (r *run) stopAndRestart() {
+// stopAndRestart is what a fault calls to stop a program. It returns as soon as the program has been told.
+func (r *run) stopAndRestart(p *program) {
 	r.stops.Go(func() {
-		if failure := r.controller.stop(r.scenario.StopsWith); failure != nil {
+		if failure := p.stop(r.scenario.StopsWith); failure != nil {
 			r.mu.Lock()
 			r.stopFault = failure
 			r.mu.Unlock()
 		}
-		r.restart()
+		r.restart(p)
 	})
-	r.controller.awaitStopping()
+	p.awaitStopping()
 }
 
-// restart starts the controller after a fault has ended it, as a Deployment would.
-func (r *run) restart() {
-	if err := r.controller.start(); err != nil {
+// restart starts a program after a fault has ended it, as a Deployment would.
+func (r *run) restart(p *program) {
+	if err := p.start(); err != nil {
 		select {
 		case r.died <- &Failure{Died, "start", err.Error()}:
-		default: // it has failed already
+		default: // one failure is enough
 		}
 	}
 }
 
-// stopController stops the controller at the end of the run.
-func (r *run) stopController() *Failure {
+// stopPrograms stops the programs at the end of the run, all at once.
+func (r *run) stopPrograms() *Failure {
 	r.stops.Wait()
-	r.mu.Lock()
-	failure := r.stopFault
-	r.mu.Unlock()
-	if failure != nil {
-		return failure
+	failures := make([]*Failure, len(r.programs))
+	var stopping sync.WaitGroup
+	for i, p := range r.programs {
+		stopping.Go(func() { failures[i] = p.stop(r.scenario.StopsWith) })
 	}
-	return r.controller.stop(r.scenario.StopsWith)
+	stopping.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, failure := range append([]*Failure{r.stopFault}, failures...) {
+		if failure != nil {
+			return failure
+		}
+	}
+	return nil
+}
+
+// named returns the instances that a name in a step stands for; all of them for "".
+func (r *run) named(name string) []*program {
+	return slices.DeleteFunc(slices.Clone(r.programs), func(p *program) bool { return name != "" && name != p.name && name != p.program })
+}
+
+// log returns what the programs have printed.
+func (r *run) log() string {
+	var text strings.Builder
+	for _, p := range r.programs {
+		if len(r.programs) > 1 {
+			fmt.Fprintf(&text, "==> %s <==\n", p.name)
+		}
+		text.WriteString(p.Log())
+	}
+	return text.String()
+}
+
+// scope returns which objects belong to the run.
+func (r *run) scope() oracle.Scope {
+	return oracle.Scope{Namespace: r.namespace, Cluster: r.scenario.isCluster(), Names: r.scenario.names}
 }
 
 func (r *run) stopOutside() (err error) {
@@ -354,24 +391,30 @@ func (r *run) stopOutside() (err error) {
 	return err
 }
 
-// mayExit reports whether the controller may have ended by itself with this status, and is to be started again: with
-// the status that the scenario allows, after a request that failed, and before it has written anything since its start.
-func (r *run) mayExit(status int, started time.Time) bool {
-	if r.scenario.MayExit == 0 || status != r.scenario.MayExit {
-		return false
-	}
-	disturbed := false
-	for _, q := range r.recording.History().Requests {
-		if !q.Start.Before(started) && q.IsWrite() && !q.Failed() && !r.isIncidental(q.Resource) {
+// mayExit returns a function that reports whether a program may have ended by itself with this status, and is to be
+// started again: with the status that the scenario allows, after a request that failed, and before it has written anything
+// since its start.
+func (r *run) mayExit(p *program) func(status int, started time.Time) bool {
+	return func(status int, started time.Time) bool {
+		if r.scenario.MayExit == 0 || status != r.scenario.MayExit {
 			return false
 		}
-		disturbed = disturbed || q.IsDisturbed() || q.Error != ""
+		disturbed := false
+		for _, q := range r.recording.History().Requests {
+			if q.Program != p.process.label {
+				continue
+			}
+			if !q.Start.Before(started) && q.IsWrite() && !q.Failed() && !r.isIncidental(q.Resource) {
+				return false
+			}
+			disturbed = disturbed || q.IsDisturbed() || q.Error != ""
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		p.exits++
+		const limit = 50 // what is down for so long does not come back
+		return disturbed && p.exits <= limit
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.exits++
-	const limit = 50 // what is down for so long does not come back
-	return disturbed && r.exits <= limit
 }
 
 // isIncidental reports whether requests for a resource are not the controller's job: those for Events and Leases, unless
@@ -393,6 +436,9 @@ func (r *run) play(ctx context.Context) error {
 		return err
 	}
 	for i, step := range r.scenario.Steps {
+		if err := r.awaitRestarts(ctx); err != nil {
+			return err
+		}
 		if err := r.await(ctx, r.rules.when[i]); err != nil {
 			return fmt.Errorf("step %q cannot begin: %w", step.Name, err)
 		}
@@ -423,8 +469,8 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 		return err
 	}
 	recorded := r.recording.History()
-	seen.end = oracle.Normalize(state, r.namespace, r.scenario.mayDiffer)
-	seen.effects = oracle.EffectsOf(recorded, r.namespace, r.scenario.plurals(), outsideClasses(r.states.Classes()))
+	seen.end = oracle.Normalize(state, r.scope(), r.scenario.mayDiffer)
+	seen.effects = oracle.EffectsOf(recorded, r.scope(), r.scenario.plurals(), outsideClasses(r.states.Classes()))
 	if r.states.Gaps() == 0 {
 		seen.effects.Changes = r.states.Counts()
 	}
@@ -436,13 +482,18 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 		if q.IsDisturbed() {
 			seen.injected++
 		}
-		if q.Status == 0 && q.Error != "" && q.OnlyToldToStop() && !r.isIncidental(q.Resource) && !r.controller.killedWithin(q.Start, q.End()) {
+		if q.Status == 0 && q.Error != "" && q.OnlyToldToStop() && !r.isIncidental(q.Resource) && !r.wasKilled(q) {
 			seen.cutOff = append(seen.cutOff, q)
 		}
 	}
 	seen.attempts = r.attempts(recorded)
 	seen.violation, seen.change = r.rules.invariants.CheckAll(r.states)
 	return nil
+}
+
+// wasKilled reports whether the program that sent a request was killed while it was in flight.
+func (r *run) wasKilled(q history.Request) bool {
+	return slices.ContainsFunc(r.programs, func(p *program) bool { return p.process.label == q.Program && p.killedWithin(q.Start, q.End()) })
 }
 
 // attempts counts the writes to each object, by step.
@@ -453,7 +504,7 @@ func (r *run) attempts(recorded *history.History) (all []map[string]int) {
 			to = r.stepStarts[i+1]
 		}
 		byName := func(_, name string) string { return name }
-		all = append(all, oracle.EffectsOf(recorded.Between(from, to), r.namespace, r.scenario.plurals(), byName).Attempts)
+		all = append(all, oracle.EffectsOf(recorded.Between(from, to), r.scope(), r.scenario.plurals(), byName).Attempts)
 	}
 	return all
 }

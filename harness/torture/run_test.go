@@ -18,7 +18,7 @@ import (
 
 // recorded is a run of which this was recorded.
 func recorded(s *Scenario, requests ...history.Request) *run {
-	r := &run{subject: &subject{scenario: s}, namespace: "torture-1", died: make(chan *Failure, 1), controller: &process{}}
+	r := &run{subject: &subject{scenario: s}, namespace: "torture-1", died: make(chan *Failure, 1), programs: []*program{{process: &process{}}}}
 	for i, q := range requests {
 		q.ID = int64(i + 1)
 		r.recording.Record(history.Record{Request: &q})
@@ -39,6 +39,7 @@ var (
 
 func TestMayExit(t *testing.T) {
 	started := time.Unix(1e9, 0)
+	mayExit := func(r *run, status int) bool { return r.mayExit(r.programs[0])(status, started) }
 	at := func(s int, q history.Request) history.Request {
 		q.Start = started.Add(time.Duration(s) * time.Second)
 		return q
@@ -69,11 +70,11 @@ func TestMayExit(t *testing.T) {
 		"after a fault that goes on": {1, 1, []history.Request{at(-2, write), at(-1, refused)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.want, recorded(&Scenario{MayExit: c.mayExit}, c.requests...).mayExit(c.status, started))
+			require.Equal(t, c.want, mayExit(recorded(&Scenario{MayExit: c.mayExit}, c.requests...), c.status))
 		})
 	}
 	r, times := recorded(&Scenario{MayExit: 1}, at(1, refused)), 0
-	for times < 1000 && r.mayExit(1, started) {
+	for times < 1000 && mayExit(r, 1) {
 		times++
 	}
 	require.Less(t, times, 1000, "it may not exit for ever")
@@ -111,7 +112,7 @@ func TestAwaitOutput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recorded(s)
-			_, _ = r.controller.Write([]byte(c.log))
+			_, _ = r.programs[0].Write([]byte(c.log))
 			s.Patience.Duration = 0
 			if c.died != "" {
 				s.Patience.Duration = hangs

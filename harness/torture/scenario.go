@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -26,13 +27,22 @@ import (
 type Scenario struct {
 	// Controller is the program to run if no command is given.
 	Controller *Controller `json:"controller,omitempty"`
+	// Programs are the programs to run, by name, if they are several: a controller and an agent, for example. There is
+	// no Controller then. Each instance of them has a proxy of its own.
+	Programs map[string]Controller `json:"programs,omitempty"`
+	// Scope is "cluster" for programs that act on more than one namespace, or on objects without a namespace. Each run has
+	// a control plane of its own then, and rules see the objects of all namespaces but those of Kubernetes itself.
+	// Default: "namespace".
+	Scope string `json:"scope,omitempty"`
+	// Nodes is how many simulated nodes the control plane of a run has, with Scope "cluster". Default: 3.
+	Nodes int `json:"nodes,omitempty"`
 	// Outside are programs outside of the cluster in which the controller creates something, by name.
 	Outside map[string]Outside `json:"outside,omitempty"`
 	// Manifests are files, or directories with a kustomization.yaml, relative to the scenario's file. They are applied to
 	// the namespace of each run before the controller is started.
 	Manifests []string `json:"manifests"`
-	// Account is the ServiceAccount, from the manifests, with whose rights the controller runs; "" for an
-	// administrator's.
+	// Account is the ServiceAccount, from the manifests, with whose rights the programs run; "" for an administrator's.
+	// One in another namespace than the run's is NAMESPACE/NAME.
 	Account string `json:"account,omitempty"`
 	// Resources are those whose objects count, by plural and group: pods, deployments.apps.
 	Resources []string `json:"resources"`
@@ -53,7 +63,8 @@ type Scenario struct {
 	// Says are texts that the controller must have printed at the end, if printing is its job.
 	Says []string `json:"says,omitempty"`
 	// Namespace is for a controller that works in this namespace only. There is one run at a time then, and the objects
-	// of Resources that it has created are deleted after it. Default: a namespace for each run.
+	// of Resources that it has created are deleted after it. Default: a namespace for each run. With Scope "cluster", it is
+	// the namespace of objects that name none, "torture" by default.
 	Namespace string `json:"namespace,omitempty"`
 
 	// Invariants must hold in every state, in the order in which etcd committed them.
@@ -79,10 +90,46 @@ type Scenario struct {
 
 	path      string
 	mayDiffer []oracle.Path
+	names     []oracle.NamePattern
 }
 
-// Controller is the program under test. {kubeconfig} and {namespace} are replaced in its arguments.
-type Controller = Program
+// Controller is a program under test. {kubeconfig}, {namespace}, {replica} and {node} are replaced in its arguments and in
+// Env: by the path of its kubeconfig, the namespace of the run, the number of the replica from 1, and the Node that it
+// runs on.
+type Controller struct {
+	Program `json:",inline"`
+	// Account is used in place of Scenario.Account.
+	Account string `json:"account,omitempty"`
+	// Env is added to the program's environment.
+	Env map[string]string `json:"env,omitempty"`
+	// Replicas is how many there are. Default: 1.
+	Replicas int `json:"replicas,omitempty"`
+	// EachNode says that there is one for each Node of the cluster, as in a DaemonSet.
+	EachNode bool `json:"eachNode,omitempty"`
+}
+
+// Commands are the commands of the programs under test, by name. A single one is called "controller".
+type Commands map[string][]string
+
+// Single returns the command of a single controller.
+func Single(command ...string) Commands { return Commands{onlyProgram: command} }
+
+// onlyProgram is the name of the program in a scenario with a single one.
+const onlyProgram = "controller"
+
+// programs returns the programs under test by name.
+func (s *Scenario) programs() map[string]Controller {
+	switch {
+	case len(s.Programs) > 0:
+		return s.Programs
+	case s.Controller != nil:
+		return map[string]Controller{onlyProgram: *s.Controller}
+	}
+	return map[string]Controller{onlyProgram: {}} // its command is given
+}
+
+// isCluster reports whether each run has a control plane of its own.
+func (s *Scenario) isCluster() bool { return s.Scope == "cluster" }
 
 // Program is a program that the go command builds.
 type Program struct {
@@ -91,25 +138,38 @@ type Program struct {
 	Args    []string `json:"args"`
 }
 
-// Build builds the controller of the scenario, and returns its command.
-func (s *Scenario) Build(ctx context.Context, progress io.Writer) ([]string, error) {
-	if s.Controller == nil {
+// Build builds the programs of the scenario, and returns their commands.
+func (s *Scenario) Build(ctx context.Context, progress io.Writer) (Commands, error) {
+	if s.Controller == nil && len(s.Programs) == 0 {
 		return nil, errors.New("the scenario names no controller; give its command after --")
 	}
-	sources := []string{"."}
-	if !strings.HasPrefix(s.Controller.Package, ".") {
-		sources = []string{"go.mod", "go.sum"}
+	commands := Commands{}
+	for name, program := range s.programs() {
+		sources := []string{"."}
+		if !program.isOwn() {
+			sources = []string{"go.mod", "go.sum"}
+		}
+		path, err := gobuild.Build(ctx, gobuild.Program{
+			Name: path.Base(program.Package), Dir: s.file(program.Module), Package: program.Package, Sources: sources,
+		}, progress)
+		if err != nil {
+			return nil, err
+		}
+		commands[name] = append([]string{path}, program.Args...)
 	}
-	program, err := gobuild.Build(ctx, gobuild.Program{
-		Name: path.Base(s.Controller.Package), Dir: s.file(s.Controller.Module), Package: s.Controller.Package, Sources: sources,
-	}, progress)
-	return append([]string{program}, s.Controller.Args...), err
+	return commands, nil
 }
+
+// isOwn reports whether the program is a package of its module, not of one that this requires.
+func (p Program) isOwn() bool { return strings.HasPrefix(p.Package, ".") }
 
 // MayDiffer is what may differ from runs without faults.
 type MayDiffer struct {
 	// Fields of the objects at the end: "pods: spec.nodeName". See [oracle.ParsePath].
 	Fields []string `json:"fields,omitempty"`
+	// Names are patterns of names that differ between runs: "configmaps: lock-*". See [oracle.ParseNamePattern]. Names that
+	// were generated by the API server, and UIDs in names, are known to differ.
+	Names []string `json:"names,omitempty"`
 	// Writes are kinds of writes whose number may differ, by how they begin: "update foos/status", or "added pods" for
 	// objects that come and go. "needless" stands for writes that could not change anything.
 	Writes []string `json:"writes,omitempty"`
@@ -137,17 +197,23 @@ type Action struct {
 	Delete *Reference `json:"delete,omitempty"`
 	// Request is sent to a program outside of the cluster.
 	Request *Request `json:"request,omitempty"`
-	// Controller stops the controller with SIGTERM ("stop"), or starts it ("start").
+	// Controller stops the programs with SIGTERM ("stop"), or starts them ("start").
 	Controller string `json:"controller,omitempty"`
+	// Stop, Kill and Start do that to one program or instance, by name: "agent", "agent-node-0", "controller-2".
+	Stop  string `json:"stop,omitempty"`
+	Kill  string `json:"kill,omitempty"`
+	Start string `json:"start,omitempty"`
 	// Pause waits for so long.
 	Pause metav1.Duration `json:"pause,omitempty"`
 }
 
-// Reference names objects in the run's namespace.
+// Reference names objects.
 type Reference struct {
 	Resource string `json:"resource"` // plural and group, as in Scenario.Resources
-	Name     string `json:"name,omitempty"`
-	Selector string `json:"selector,omitempty"` // of labels, in place of a name
+	// Namespace is theirs, if they have one. Default: the run's.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Selector  string `json:"selector,omitempty"` // of labels, in place of a name
 }
 
 // Patch is a JSON merge patch.
@@ -189,6 +255,9 @@ func (s *Scenario) check() error {
 	case s.MostTries < 0:
 		return errors.New("mostTries must not be negative")
 	}
+	if err := s.checkPrograms(); err != nil {
+		return err
+	}
 	if err := s.checkOutside(); err != nil {
 		return err
 	}
@@ -202,7 +271,7 @@ func (s *Scenario) check() error {
 			return fmt.Errorf("step %d: do is empty", i+1)
 		}
 		for _, a := range step.Do {
-			err := a.check()
+			err := a.check(s)
 			if err == nil && a.Request != nil {
 				err = a.Request.check(s)
 			}
@@ -217,6 +286,13 @@ func (s *Scenario) check() error {
 			return fmt.Errorf("manifests: %w", err)
 		}
 	}
+	for _, text := range s.MayDiffer.Names {
+		pattern, err := oracle.ParseNamePattern(text)
+		if err != nil {
+			return fmt.Errorf("mayDiffer.names: %w", err)
+		}
+		s.names = append(s.names, pattern)
+	}
 	for _, text := range s.MayDiffer.Fields {
 		path, err := oracle.ParsePath(text)
 		if err != nil {
@@ -228,18 +304,24 @@ func (s *Scenario) check() error {
 	return err
 }
 
-func (a Action) check() error {
+func (a Action) check(s *Scenario) error {
 	count := 0
-	for _, is := range []bool{a.Patch != nil, a.Apply != nil, a.Delete != nil, a.Request != nil, a.Controller != "", a.Pause.Duration != 0} {
+	for _, is := range []bool{a.Patch != nil, a.Apply != nil, a.Delete != nil, a.Request != nil, a.Controller != "", a.Stop != "", a.Kill != "", a.Start != "", a.Pause.Duration != 0} {
 		if is {
 			count++
 		}
 	}
 	switch {
 	case count != 1:
-		return errors.New("each entry of do must be one of patch, apply, delete, request, controller, pause")
+		return errors.New("each entry of do must be one of patch, apply, delete, request, controller, stop, kill, start, pause")
 	case a.Controller != "" && a.Controller != "stop" && a.Controller != "start":
 		return fmt.Errorf("controller is %q; it must be stop or start", a.Controller)
+	}
+	for _, name := range []string{a.Stop, a.Kill, a.Start} {
+		known := slices.ContainsFunc(slices.Collect(maps.Keys(s.programs())), func(program string) bool { return isInstance(name, program) })
+		if name != "" && !known {
+			return fmt.Errorf("there is no program %q; there is %s", name, strings.Join(slices.Sorted(maps.Keys(s.programs())), ", "))
+		}
 	}
 	for _, r := range []*Reference{a.Delete, a.reference()} {
 		if r != nil && (r.Resource == "" || (r.Name == "") == (r.Selector == "")) {
@@ -263,8 +345,30 @@ func (s *Scenario) file(name string) string {
 	return filepath.Join(filepath.Dir(s.path), name)
 }
 
-// Source returns the directory of the controller's module.
-func (s *Scenario) Source() string { return s.file(s.Controller.Module) }
+// Source returns the directory of the module that the scenario's programs are packages of, or "" if there is none, or
+// more than one.
+func (s *Scenario) Source() string {
+	source := ""
+	for _, program := range s.programs() {
+		if !program.isOwn() || source != "" && source != s.file(program.Module) {
+			return ""
+		}
+		source = s.file(program.Module)
+	}
+	return source
+}
+
+// Packages returns the packages of the scenario's programs, by name.
+func (s *Scenario) Packages() map[string]string {
+	packages := map[string]string{}
+	for name, program := range s.programs() {
+		packages[name] = program.Package
+	}
+	return packages
+}
+
+// Args returns the arguments of a program of the scenario.
+func (s *Scenario) Args(name string) []string { return s.programs()[name].Args }
 
 // plurals returns the resources without their groups.
 func (s *Scenario) plurals() []string {

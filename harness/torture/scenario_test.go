@@ -73,7 +73,7 @@ stopsWith: -1
 mayExit: 1
 `)
 	require.NoError(t, err)
-	require.Equal(t, &Controller{Module: "../..", Package: "./cmd/shop", Args: []string{"--kubeconfig={kubeconfig}"}}, s.Controller)
+	require.Equal(t, &Controller{Program: Program{Module: "../..", Package: "./cmd/shop", Args: []string{"--kubeconfig={kubeconfig}"}}}, s.Controller)
 	require.Equal(t, []string{"pods", "deployments"}, s.plurals())
 	require.Equal(t, 20*time.Second, s.Patience.Duration)
 	require.Equal(t, 3*time.Second, s.Quiet.Duration)
@@ -132,7 +132,7 @@ func TestReadTheLeast(t *testing.T) {
 }
 
 func TestReadRefuses(t *testing.T) {
-	const twoThings = "step 1: each entry of do must be one of patch, apply, delete, request, controller, pause"
+	const twoThings = "step 1: each entry of do must be one of patch, apply, delete, request, controller, stop, kill, start, pause"
 	const reference = "step 1: patch and delete need a resource, and either a name or a selector"
 	do := func(action string) string { return least + "steps: [{name: a, do: [" + action + "]}]" }
 	for name, c := range map[string]struct{ text, want string }{

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,9 +10,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
 )
 
 // applyStep takes the actions of a step, and waits until our own watches have shown what they changed.
@@ -50,14 +51,26 @@ func (r *run) tryAction(ctx context.Context, action Action) ([]applied, error) {
 	switch {
 	case action.Pause.Duration != 0:
 		return nil, r.sleep(ctx, nil, action.Pause.Duration)
-	case action.Controller == "stop":
+	case action.Controller == "stop", action.Stop != "":
 		r.stops.Wait()
-		if failure := r.controller.stop(r.scenario.StopsWith); failure != nil {
-			return nil, failure
+		for _, p := range r.named(action.Stop) {
+			if failure := p.stop(r.scenario.StopsWith); failure != nil {
+				return nil, failure
+			}
 		}
 		return nil, nil
-	case action.Controller == "start":
-		return nil, r.controller.start()
+	case action.Kill != "":
+		for _, p := range r.named(action.Kill) {
+			p.kill()
+		}
+		return nil, nil
+	case action.Controller == "start", action.Start != "":
+		for _, p := range r.named(action.Start) {
+			if err := p.start(); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
 	case action.Request != nil:
 		at := slices.IndexFunc(r.outside, func(o *outside) bool { return o.name == action.Request.To })
 		if at < 0 {
@@ -78,7 +91,7 @@ func (r *run) deleteObjects(ctx context.Context, ref Reference) error {
 	if err != nil {
 		return err
 	}
-	client := r.controlPlane.clients.dynamic.Resource(resource).Namespace(r.namespace)
+	client := r.client(resource, ref)
 	for _, name := range names {
 		old, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
@@ -103,7 +116,7 @@ func (r *run) patchObjects(ctx context.Context, patch Patch) (all []applied, err
 	if err != nil {
 		return nil, err
 	}
-	client := r.controlPlane.clients.dynamic.Resource(resource).Namespace(r.namespace)
+	client := r.client(resource, patch.Reference)
 	for _, name := range names {
 		patched, err := client.Patch(ctx, name, types.MergePatchType, merge, metav1.PatchOptions{FieldManager: fieldManager})
 		if err != nil {
@@ -115,11 +128,11 @@ func (r *run) patchObjects(ctx context.Context, patch Patch) (all []applied, err
 }
 
 // resolve returns the resource of a reference, and the names of the objects that it stands for.
-func (r *run) resolve(ctx context.Context, ref Reference) (resource schema.GroupVersionResource, names []string, err error) {
+func (r *run) resolve(ctx context.Context, ref Reference) (resource resource, names []string, err error) {
 	if resource, err = r.controlPlane.clients.find(ctx, ref.Resource); err != nil || ref.Selector == "" {
 		return resource, []string{ref.Name}, err
 	}
-	list, err := r.controlPlane.clients.dynamic.Resource(resource).Namespace(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: ref.Selector})
+	list, err := r.client(resource, ref).List(ctx, metav1.ListOptions{LabelSelector: ref.Selector})
 	if err != nil {
 		return resource, nil, fmt.Errorf("list %s: %w", ref.Resource, err)
 	}
@@ -129,6 +142,11 @@ func (r *run) resolve(ctx context.Context, ref Reference) (resource schema.Group
 	return resource, names, nil
 }
 
+// client returns a client for the objects of a reference.
+func (r *run) client(of resource, ref Reference) dynamic.ResourceInterface {
+	return r.controlPlane.clients.of(of, cmp.Or(ref.Namespace, r.namespace))
+}
+
 // awaitDeletion waits until our own watch has shown that an object is being deleted or does not exist any more.
 func (r *run) awaitDeletion(ctx context.Context, resource string, old *unstructured.Unstructured) error {
 	if !slices.Contains(r.scenario.plurals(), resource) {
@@ -136,7 +154,7 @@ func (r *run) awaitDeletion(ctx context.Context, resource string, old *unstructu
 	}
 	for {
 		state, changed := r.states.Now()
-		object, ok := state[resource][old.GetName()]
+		object, ok := state[resource][r.scope().Key(old.Object)]
 		current := unstructured.Unstructured{Object: object}
 		if !ok || current.GetUID() != old.GetUID() || current.GetDeletionTimestamp() != nil {
 			return r.states.Err()

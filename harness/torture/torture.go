@@ -11,6 +11,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,13 +38,13 @@ import (
 // Options say which controller is put to torture, and how.
 type Options struct {
 	Scenario *Scenario
-	// Command is the controller. In its arguments, {kubeconfig} is replaced by the path of its kubeconfig, and
-	// {namespace} by the namespace of the run. A controller that is not told its namespace and lists all of them sees
-	// that one alone, as far as the scenario's resources go.
-	Command []string
-	// Reference is a correct controller to take the baseline from; nil for Command itself.
-	Reference []string
-	// Baseline is what [Lab.Learn] has returned for Reference or Command; nil to learn it first.
+	// Commands are the programs under test. In their arguments, {kubeconfig} is replaced by the path of the program's
+	// kubeconfig, and {namespace} by the namespace of the run; see [Controller]. A controller that is not told its namespace
+	// and lists all of them sees that one alone, as far as the scenario's resources go.
+	Commands Commands
+	// Reference are correct programs to take the baseline from; nil for Commands themselves.
+	Reference Commands
+	// Baseline is what [Lab.Learn] has returned for Reference or Commands; nil to learn it first.
 	Baseline *Baseline
 
 	// Plans are the plans to run. If there are none, Faults are the only plan, which is run Replays times. If there are
@@ -121,7 +122,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	s, err := l.prepare(ctx, o, o.Command)
+	s, err := l.prepare(ctx, o, o.Commands)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	err = s.executeAll(ctx, o, plans, func(outcome Outcome) error {
 		enough := false
 		if o.FirstOnly && outcome.counts() {
-			again, err := s.execute(ctx, o.Baseline, outcome.Plan)
+			again, _, err := s.execute(ctx, o.Baseline, outcome.Plan)
 			if err != nil {
 				return err
 			}
@@ -181,7 +182,7 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 		o.Progress = io.Discard
 	}
 	if o.Reference == nil {
-		o.Reference = o.Command
+		o.Reference = o.Commands
 	}
 	s, err := l.prepare(ctx, o, o.Reference)
 	if err != nil {
@@ -195,7 +196,7 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 		var group errgroup.Group
 		for i := range outcomes {
 			group.Go(func() (err error) {
-				outcomes[i], seen[i], err = s.run(ctx, l.shared, NoFault, nil)
+				outcomes[i], seen[i], err = s.execute(ctx, nil, NoFault)
 				return err
 			})
 		}
@@ -270,15 +271,21 @@ func (b *Baseline) writes() string {
 	return strings.Join(texts, ", ")
 }
 
-// prepare builds and checks all that the runs of a command share.
-func (l *Lab) prepare(ctx context.Context, o Options, command []string) (*subject, error) {
-	s := &subject{lab: l, scenario: o.Scenario, scratch: l.shared.cluster.Dir()}
-	command, err := lookUp(command)
-	if err != nil {
-		return nil, err
-	}
-	if s.command, err = pin(command, s.scratch); err != nil {
-		return nil, err
+// prepare builds and checks all that the runs of some programs share.
+func (l *Lab) prepare(ctx context.Context, o Options, commands Commands) (*subject, error) {
+	s := &subject{lab: l, scenario: o.Scenario, commands: Commands{}, scratch: l.shared.cluster.Dir()}
+	var err error
+	for name := range o.Scenario.programs() {
+		command, ok := commands[name]
+		if !ok || len(command) == 0 {
+			return nil, fmt.Errorf("the scenario has a program %s, and there is no command for it", name)
+		}
+		if command, err = lookUp(command); err != nil {
+			return nil, err
+		}
+		if s.commands[name], err = pin(command, s.scratch); err != nil {
+			return nil, err
+		}
 	}
 	if s.rules, err = o.Scenario.compile(); err != nil {
 		return nil, err
@@ -340,7 +347,7 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 		group.Go(func() error {
 			defer close(queue)
 			for _, plan := range plans {
-				if plan.crashes() != crashes {
+				if s.needsExpendable(plan) != crashes {
 					continue
 				}
 				select {
@@ -355,7 +362,7 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 	work := func(queue <-chan Plan) {
 		group.Go(func() error {
 			for plan := range queue {
-				outcome, err := s.execute(ctx, o.Baseline, plan)
+				outcome, _, err := s.execute(ctx, o.Baseline, plan)
 				if err == nil {
 					err = finished(outcome)
 				}
@@ -375,16 +382,31 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 	return group.Wait()
 }
 
-// execute runs one plan, on the control plane that it needs.
-func (s *subject) execute(ctx context.Context, b *Baseline, plan Plan) (Outcome, error) {
-	if plan.crashes() {
-		return s.lab.withExpendable(func(p *controlPlane) (Outcome, error) {
-			outcome, _, err := s.run(ctx, p, plan, b)
-			return outcome, err
+// needsExpendable reports whether a plan kills a control plane that other plans use.
+func (s *subject) needsExpendable(plan Plan) bool { return plan.crashes() && !s.scenario.isCluster() }
+
+// execute runs one plan on the control plane that it needs: the shared one, one that it may kill, or one of its own.
+func (s *subject) execute(ctx context.Context, b *Baseline, plan Plan) (outcome Outcome, seen *observation, err error) {
+	switch {
+	case s.scenario.isCluster():
+		p, err := s.lab.newControlPlane(ctx, cmp.Or(s.scenario.Nodes, 3))
+		if ctx.Err() != nil {
+			return outcome, nil, context.Cause(ctx)
+		}
+		if err != nil {
+			return Outcome{Plan: plan, Verdict: NotRun, Message: err.Error(), History: &history.History{}}, nil, nil
+		}
+		crashed := s.lab.makeCrashable(p)
+		outcome, seen, err = s.run(ctx, p, plan, b)
+		return outcome, seen, errors.Join(err, crashed(), p.cluster.Stop())
+	case s.needsExpendable(plan):
+		err = s.lab.withExpendable(func(p *controlPlane) (err error) {
+			outcome, seen, err = s.run(ctx, p, plan, b)
+			return err
 		})
+		return outcome, seen, err
 	}
-	outcome, _, err := s.run(ctx, s.lab.shared, plan, b)
-	return outcome, err
+	return s.run(ctx, s.lab.shared, plan, b)
 }
 
 // maxRetries is how often a failed plan is repeated to see whether it fails again.
@@ -400,7 +422,7 @@ func (s *subject) confirm(ctx context.Context, o Options, report *Report) error 
 	fmt.Fprintf(o.Progress, "torture: %s: repeating the plan, up to %d times\n", count(len(groups), "cause that was seen once", "causes that were seen once"), maxRetries)
 	for _, g := range groups {
 		for range maxRetries {
-			again, err := s.execute(ctx, o.Baseline, g.Failures[0].Plan)
+			again, _, err := s.execute(ctx, o.Baseline, g.Failures[0].Plan)
 			if err != nil {
 				return err
 			}
@@ -425,7 +447,7 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 	if o.Seeds > 0 {
 		return Random(all, o.Seed, o.Seeds)
 	}
-	if o.Reference != nil { // the command itself has not been run without faults
+	if o.Reference != nil { // the programs themselves have not been run without faults
 		all = append([]Plan{NoFault}, all...)
 	}
 	if o.MaxPlans > 0 {
@@ -436,10 +458,12 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 
 func (o Options) parallel() int {
 	switch {
-	case o.Scenario.Namespace != "":
+	case o.Scenario.Namespace != "" && !o.Scenario.isCluster():
 		return 1
 	case o.Parallel > 0:
 		return o.Parallel
+	case o.Scenario.isCluster(): // a control plane for each takes memory, and mostly starting it takes processors
+		return max(1, Capacity()/3)
 	}
 	return Capacity()
 }

@@ -89,7 +89,7 @@ func (r *run) converge(ctx context.Context, step string) error {
 // awaitOutput waits until the controller has printed what the scenario says.
 func (r *run) awaitOutput(ctx context.Context) error {
 	for begin := time.Now(); ; {
-		log := r.controller.Log()
+		log := r.log()
 		missing := slices.IndexFunc(r.scenario.Says, func(text string) bool { return !strings.Contains(log, text) })
 		if missing < 0 {
 			return nil

@@ -39,12 +39,12 @@ func Require(t *testing.T, plans torture.Options, shows map[string]string) {
 			of[name] = torture.Plan{Kind: text, Faults: []apiproxy.Fault{fault}}
 		}
 	}
-	command, err := scenario.Build(t.Context(), os.Stderr)
+	commands, err := scenario.Build(t.Context(), os.Stderr)
 	require.NoError(t, err)
 	lab, err := torture.Open(t.Context(), 6, os.Stderr)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, lab.Close()) }()
-	plans.Scenario, plans.Command, plans.Progress = scenario, command, os.Stderr
+	plans.Scenario, plans.Commands, plans.Progress = scenario, commands, os.Stderr
 	plans.Baseline, err = lab.Learn(t.Context(), plans)
 	require.NoError(t, err)
 	var group errgroup.Group

@@ -83,11 +83,15 @@ func runTorture(ctx context.Context, f tortureFlags, command []string) error {
 	given := ""
 	if len(command) > 0 {
 		given = " -- " + strings.Join(command, " ")
-	} else if command, err = scenario.Build(ctx, os.Stderr); err != nil {
-		return err
+	}
+	commands := torture.Single(command...)
+	if len(command) == 0 {
+		if commands, err = scenario.Build(ctx, os.Stderr); err != nil {
+			return err
+		}
 	}
 	o := torture.Options{
-		Scenario: scenario, Command: command, Replays: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, MaxPlans: f.most,
+		Scenario: scenario, Commands: commands, Replays: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, MaxPlans: f.most,
 		FirstOnly: f.first, Nodes: f.nodes, Progress: os.Stderr,
 	}
 	if o.Faults, err = parseFaults(f.faults); err != nil {
