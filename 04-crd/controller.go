@@ -71,7 +71,7 @@ func New(ctx context.Context, kube kubernetes.Interface, client versioned.Interf
 	_, err := c.networks.TypedInformer().AddTypedEventHandler(samplecrdinformers.NetworkHandlerFuncs{
 		AddFunc: func(n *samplecrdv1.Network) { c.queue.Add(cache.MetaObjectToName(n)) },
 		UpdateFunc: func(old, n *samplecrdv1.Network) {
-			if !isOnlyReady(old, n) {
+			if needsReconcile(old, n) {
 				c.queue.Add(cache.MetaObjectToName(n))
 			}
 		},
@@ -80,13 +80,13 @@ func New(ctx context.Context, kube kubernetes.Interface, client versioned.Interf
 	return c, err
 }
 
-// isOnlyReady says whether a Network has become ready, and nothing else. We wrote that ourselves, when we had just
-// looked. The generation counts changes of the spec, and the deletion.
-func isOnlyReady(old, n *samplecrdv1.Network) bool {
-	ready := meta.FindStatusCondition(n.Status.Conditions, samplecrdv1.ConditionReady)
-	return old.UID == n.UID && old.Generation == n.Generation && slices.Equal(old.Finalizers, n.Finalizers) &&
-		!equality.Semantic.DeepEqual(old.Status, n.Status) &&
-		ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == n.Generation
+// needsReconcile reports whether an update is about what we were asked for, and not about the status, which only we
+// write: without this, every status that we write would enqueue its Network again, at once, whatever the backoff.
+// metadata.generation counts the changes of the spec. With another UID, it is a Network that was deleted and created
+// again while the watch was down.
+func needsReconcile(old, n *samplecrdv1.Network) bool {
+	return old.UID != n.UID || old.Generation != n.Generation ||
+		!old.DeletionTimestamp.Equal(n.DeletionTimestamp) || !slices.Equal(old.Finalizers, n.Finalizers)
 }
 
 // Run works until ctx ends. Then it finishes what it is at, and returns when nothing of it is left.

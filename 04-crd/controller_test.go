@@ -150,7 +150,7 @@ func TestTheCloudIsDown(t *testing.T) {
 		later(time.Hour)
 		w.took()
 		w.fails(errNoCloud)
-		w.change("front", func(n *samplecrdv1.Network) { n.Labels = map[string]string{"look": "again"} })
+		w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = "10.0.0.254" })
 		later(time.Second)
 		require.GreaterOrEqual(t, len(w.took()), 4)
 	})
@@ -193,6 +193,25 @@ func TestRefused(t *testing.T) {
 		_, ready = w.now("front")
 		require.Equal(t, metav1.ConditionTrue, ready.Status)
 		require.True(t, since.Before(&ready.LastTransitionTime))
+	})
+}
+
+// A cloud puts the ID of the request into each of its errors, so the status changes at each attempt.
+func TestARefusalThatIsWordedDifferentlyEachTimeIsRetriedWithBackoff(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.refusesDifferently()
+		w.create("front")
+		later(time.Hour)
+		_, ready := w.now("front")
+		require.Equal(t, samplecrdv1.ReasonQuotaExceeded, ready.Reason)
+		require.NotContains(t, ready.Message, "(req-1)", "the status must have the latest message")
+		pauses := pauses(w.took())
+		require.Greater(t, len(pauses), 60)
+		require.Equal(t, 100*time.Millisecond, pauses[0])
+		for i := 1; i < len(pauses); i++ {
+			require.Equal(t, min(2*pauses[i-1], time.Minute), pauses[i])
+		}
+		require.Equal(t, []string{"front Warning QuotaExceeded: no more networks (req-1)"}, w.announced())
 	})
 }
 
@@ -309,7 +328,7 @@ func TestLeavesTheFinalizersOfOthersAlone(t *testing.T) {
 		require.Equal(t, map[string]int{"patch ": 1}, w.writes())
 
 		w.took()
-		w.change("front", func(n *samplecrdv1.Network) { n.Labels = map[string]string{"look": "again"} })
+		w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = "10.0.0.254" })
 		later(time.Hour)
 		require.Empty(t, w.took())
 		require.Empty(t, w.writes())
@@ -637,7 +656,7 @@ func TestWorkersShareTheWorkButNoNetwork(t *testing.T) {
 		w.create("front")
 		for i := range 20 {
 			later(300 * time.Millisecond)
-			w.change("front", func(n *samplecrdv1.Network) { n.Labels = map[string]string{"look": fmt.Sprint(i)} })
+			w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = fmt.Sprintf("10.0.0.%d", 2+i) })
 		}
 		require.Equal(t, 1, most)
 		w.create("back")

@@ -159,6 +159,14 @@ func (c *cloud) meets(trouble func(context.Context) error) {
 // fails makes all calls fail; not, if the error is nil.
 func (c *cloud) fails(with error) { c.meets(func(context.Context) error { return with }) }
 
+// refusesDifferently makes all calls fail with a refusal whose message has a number, as that of a request.
+func (c *cloud) refusesDifferently() {
+	var requests atomic.Int64
+	c.meets(func(context.Context) error {
+		return &crd.RefusedError{Reason: samplecrdv1.ReasonQuotaExceeded, Message: fmt.Sprintf("no more networks (req-%d)", requests.Add(1))}
+	})
+}
+
 // gateways returns the gateway of each network, by the UID of its owner.
 func (c *cloud) gateways() map[types.UID]string {
 	c.mu.Lock()
