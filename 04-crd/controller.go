@@ -137,6 +137,12 @@ func (c *Controller) processNext(ctx context.Context) bool {
 		return false
 	}
 	defer c.queue.Done(key)
+	// Don't act on a cache that is older than our own writes. This is neither a failure nor a success, so the number
+	// of failures stays as it is.
+	if !c.ownWrites.seenBy(c.networks.Informer().GetStore(), key) {
+		c.queue.AddAfter(key, c.Backoff)
+		return true
+	}
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "network", key))
 	if err := c.reconcile(ctx, key); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed, will try again", "failures", c.queue.NumRequeues(key)+1)
@@ -149,11 +155,6 @@ func (c *Controller) processNext(ctx context.Context) bool {
 
 // reconcile looks at a Network, and makes what is outside as it says.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
-	// Before we read anything: what is read now must not be older than what we wrote.
-	if !c.ownWrites.seenBy(c.networks.Informer().GetStore(), key) {
-		c.queue.AddAfter(key, c.Backoff) // our write will come, but not each brings us back
-		return nil
-	}
 	network, err := c.networks.Lister().Networks(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -215,6 +215,23 @@ func TestARefusalThatIsWordedDifferentlyEachTimeIsRetriedWithBackoff(t *testing.
 	})
 }
 
+// While its cache is stale, the controller waits. That is neither a failure nor a success, so the backoff goes on growing.
+func TestAStaleCacheDoesNotResetTheBackoff(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.refusesDifferently()
+		w.create("front")
+		for range 300 { // Each event of the watch is up to 2s late.
+			goOn := w.delayWatch()
+			later(2 * time.Second)
+			goOn()
+			synctest.Wait()
+		}
+		calls := len(w.took())
+		require.Greater(t, calls, 10)
+		require.Less(t, calls, 25, "in ten minutes")
+	})
+}
+
 func TestAProblemDoesNotForgetWhatIsThere(t *testing.T) {
 	for name, problem := range map[string]error{"down": errNoCloud, "refused": errQuota} {
 		t.Run(name, func(t *testing.T) {
