@@ -32,16 +32,21 @@ type Owner struct {
 // Made is what is there, by its ids.
 type Made struct{ NetworkID, SubnetID string }
 
-// RefusedError is an error that the backend gives a reason for, so that a person may have to do something.
+// RefusedError says that the backend understood what it was asked for and will not do it until somebody changes
+// something. Reason and Message are written to the Network's status.
 type RefusedError struct {
 	Reason  string // one of the reasons in package v1
-	Message string
+	Message string // tells a person what to change
+	Err     error  // the cause; nil if there is none
 }
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Message }
 
-// InUse says that the ports with these names are in the way.
-func InUse(ports []string) error {
-	return &RefusedError{samplecrdv1.ReasonInUse, "ports still use the network; delete them first: " + strings.Join(ports, ", ")}
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// InUse returns the RefusedError for a network that cannot be deleted because of the ports with these names.
+func InUse(ports []string, cause error) error {
+	return &RefusedError{samplecrdv1.ReasonInUse, "ports still use the network; delete them first: " + strings.Join(ports, ", "), cause}
 }

@@ -180,7 +180,7 @@ func TestRefused(t *testing.T) {
 		require.Equal(t, "no more networks", ready.Message)
 		since := ready.LastTransitionTime
 
-		w.fails(crd.InUse([]string{"web-1", "web-2"}))
+		w.fails(crd.InUse([]string{"web-1", "web-2"}, nil))
 		later(5 * time.Minute)
 		_, ready = w.now("front")
 		require.Equal(t, samplecrdv1.ReasonInUse, ready.Reason)
@@ -273,7 +273,7 @@ func TestDeletion(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.create("front")
 		later(time.Minute)
-		w.fails(crd.InUse([]string{"web-1"}))
+		w.fails(crd.InUse([]string{"web-1"}, nil))
 		w.took()
 		w.writes()
 		w.delete("front")

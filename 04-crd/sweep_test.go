@@ -35,7 +35,7 @@ func TestDeletesWhatIsLeftWhenSomebodyTookTheFinalizerOff(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.create("front")
 		later(time.Minute)
-		w.fails(crd.InUse([]string{"web-1"}))
+		w.fails(crd.InUse([]string{"web-1"}, nil))
 		w.delete("front")
 		later(time.Minute)
 		w.change("front", func(n *samplecrdv1.Network) { n.Finalizers = nil })

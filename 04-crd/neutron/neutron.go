@@ -176,7 +176,7 @@ func (c *Cloud) subnets(ctx context.Context, n *samplecrdv1.Network, which subne
 func (c *Cloud) createSubnet(ctx context.Context, n *samplecrdv1.Network, networkID string) (id string, err error) {
 	prefix, err := netip.ParsePrefix(n.Spec.CIDR)
 	if err != nil {
-		return "", &crd.RefusedError{Reason: samplecrdv1.ReasonRefused, Message: err.Error()}
+		return "", &crd.RefusedError{Reason: samplecrdv1.ReasonRefused, Message: err.Error(), Err: err}
 	}
 	version := gophercloud.IPv4
 	if prefix.Addr().Is6() {
@@ -225,13 +225,13 @@ func (c *Cloud) reallyDelete(ctx context.Context, n *samplecrdv1.Network, networ
 	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
 		return nil
 	case kindOf(err) == "NetworkInUse":
-		return c.inUse(ctx, n, network.ID)
+		return c.inUse(ctx, n, network.ID, err)
 	}
 	return explain("delete network", n, err)
 }
 
 // inUse names the ports that are in the way.
-func (c *Cloud) inUse(ctx context.Context, n *samplecrdv1.Network, networkID string) error {
+func (c *Cloud) inUse(ctx context.Context, n *samplecrdv1.Network, networkID string, cause error) error {
 	pages, err := ports.List(c.Client, ports.ListOpts{NetworkID: networkID}).AllPages(ctx)
 	if err != nil {
 		return explain("list ports", n, err)
@@ -247,18 +247,18 @@ func (c *Cloud) inUse(ctx context.Context, n *samplecrdv1.Network, networkID str
 		}
 	}
 	slices.Sort(names)
-	return crd.InUse(names)
+	return crd.InUse(names, cause)
 }
 
 // poolsAround are the addresses for ports: all but the gateway's.
 func poolsAround(n *samplecrdv1.Network) ([]subnets.AllocationPool, error) {
 	prefix, err := netip.ParsePrefix(n.Spec.CIDR)
 	if err != nil {
-		return nil, &crd.RefusedError{Reason: samplecrdv1.ReasonRefused, Message: err.Error()}
+		return nil, &crd.RefusedError{Reason: samplecrdv1.ReasonRefused, Message: err.Error(), Err: err}
 	}
 	gateway, err := netip.ParseAddr(n.Spec.Gateway)
 	if err != nil {
-		return nil, &crd.RefusedError{Reason: samplecrdv1.ReasonRefused, Message: err.Error()}
+		return nil, &crd.RefusedError{Reason: samplecrdv1.ReasonRefused, Message: err.Error(), Err: err}
 	}
 	bytes := prefix.Addr().AsSlice()
 	for bit := prefix.Bits(); bit < 8*len(bytes); bit++ {
@@ -294,11 +294,11 @@ func explain(doing string, n *samplecrdv1.Network, err error) error {
 		gophercloud.ResponseCodeIs(err, http.StatusUnauthorized):
 		reason = samplecrdv1.ReasonRefused
 	}
-	text := fmt.Sprintf("%s for %s/%s: %s", doing, n.Namespace, n.Name, cmp.Or(what.Message, err.Error()))
+	doing = fmt.Sprintf("%s for %s/%s", doing, n.Namespace, n.Name)
 	if reason != "" {
-		return &crd.RefusedError{Reason: reason, Message: text}
+		return &crd.RefusedError{Reason: reason, Message: doing + ": " + cmp.Or(what.Message, err.Error()), Err: err}
 	}
-	return errors.New(text)
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // problem is the body of Neutron's errors.

@@ -206,9 +206,11 @@ func TestLost(t *testing.T) {
 				persist := func(do func() error) {
 					t.Helper()
 					for range 3 {
-						if err := do(); err == nil {
+						err := do()
+						if err == nil {
 							return
 						}
+						require.ErrorIs(t, err, io.ErrUnexpectedEOF, "the cause must be in the error's chain")
 					}
 					t.Fatal("it is not done at the third try")
 				}
@@ -366,6 +368,7 @@ func TestPortsInTheWay(t *testing.T) {
 	err = w.cloud.Delete(t.Context(), n)
 	require.EqualError(t, err, "ports still use the network; delete them first: web "+port.ID)
 	requireReason(t, samplecrdv1.ReasonInUse, err)
+	require.True(t, gophercloud.ResponseCodeIs(err, http.StatusConflict), "the cause must be in the error's chain")
 	require.Equal(t, []string{"GET networks", "DELETE networks", "GET ports"}, w.took())
 	w.requireAsItShouldBe(n, made)
 	require.NoError(t, ports.Delete(t.Context(), w.direct, port.ID).ExtractErr())
@@ -413,6 +416,7 @@ func TestWhatIsAnswered(t *testing.T) {
 				Endpoint: server.URL + "/", ResourceBase: server.URL + "/v2.0/"}}
 			_, err := cloud.Ensure(t.Context(), newNetwork())
 			require.ErrorContains(t, err, "list networks")
+			require.True(t, gophercloud.ResponseCodeIs(err, c.status), "the cause must be in the error's chain: %v", err)
 			if c.reason != "" {
 				requireReason(t, c.reason, err)
 				return
