@@ -1,5 +1,5 @@
-// Package crd is a controller for a resource of one's own, Network, which makes what it describes outside of the
-// cluster.
+// Package crd is a controller for a custom resource, Network. It creates, in a cloud, the networks that the Networks
+// describe, repairs them when they drift, and deletes them with their Networks.
 package crd
 
 import (
@@ -11,26 +11,27 @@ import (
 	samplecrdv1 "example.com/controllers/crd/apis/samplecrd/v1"
 )
 
-// Backend is where the networks are made. Nobody tells us when something changes there.
+// Backend is where the networks are created. It has no watch.
 //
-// Whatever became of a call, even if nobody knows, it may be made again: in the end there is one network, or none.
+// Every method is idempotent: a caller that does not know the outcome of a call may repeat it, and in the end there is
+// one network, or none.
 type Backend interface {
-	// Ensure makes the network and its subnet, or makes them what they should be again.
-	Ensure(ctx context.Context, network *samplecrdv1.Network) (Made, error)
-	// Delete deletes all that was ever made for this Network, and nothing else.
+	// Ensure creates the network and its subnet, or changes them to match the Network's spec.
+	Ensure(ctx context.Context, network *samplecrdv1.Network) (IDs, error)
+	// Delete deletes everything that was ever created for this Network, and nothing else.
 	Delete(ctx context.Context, network *samplecrdv1.Network) error
-	// Owners returns the Networks for which there is something, whether they are still there or not.
+	// Owners returns the Networks for which something exists in the backend, whether or not the Networks still exist.
 	Owners(ctx context.Context) ([]Owner, error)
 }
 
-// Owner is a Network for which something was made.
+// Owner is a Network for which something exists in the backend.
 type Owner struct {
 	Namespace, Name string
 	UID             types.UID
 }
 
-// Made is what is there, by its ids.
-type Made struct{ NetworkID, SubnetID string }
+// IDs are the backend's IDs of a network and its subnet.
+type IDs struct{ NetworkID, SubnetID string }
 
 // RefusedError says that the backend understood what it was asked for and will not do it until somebody changes
 // something. Reason and Message are written to the Network's status.

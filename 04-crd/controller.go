@@ -32,26 +32,28 @@ import (
 	samplecrdinformers "example.com/controllers/crd/generated/informers/externalversions/samplecrd/v1"
 )
 
-// Finalizer keeps a Network until what was made for it is gone. It is there before anything is made.
+// Finalizer keeps a Network in the API server until the backend has deleted what belongs to it. The controller adds it
+// before it creates anything in the backend.
 const Finalizer = "samplecrd.k8s.io/network"
 
-const manager = "network-controller"
+// fieldManager is the name under which the API server records which fields the controller owns.
+const fieldManager = "network-controller"
 
-// Controller does the job in one namespace. Run it once.
+// Controller reconciles the Networks of one namespace with a [Backend]. A Controller can be run once.
 type Controller struct {
 	Options
-	client     versioned.Interface
-	backend    Backend
-	factory    informers.SharedInformerFactory
-	networks   samplecrdinformers.TypedNetworkInformer
-	queue      workqueue.TypedRateLimitingInterface[cache.ObjectName] // of Networks
-	ownWrites  *ownWrites
-	recorder   events.EventRecorder
-	announcers events.EventBroadcaster
-	ready      atomic.Bool
+	client      versioned.Interface
+	backend     Backend
+	factory     informers.SharedInformerFactory
+	networks    samplecrdinformers.TypedNetworkInformer
+	queue       workqueue.TypedRateLimitingInterface[cache.ObjectName] // keys of Networks
+	ownWrites   *ownWrites
+	recorder    events.EventRecorder
+	broadcaster events.EventBroadcaster // sends the recorder's Events to the API server
+	ready       atomic.Bool             // from the first cache sync until shutdown begins
 }
 
-// New returns a controller that has not begun yet. Events are written with the kube client.
+// New returns a controller that Run starts. It writes Events with the kube client.
 func New(ctx context.Context, kube kubernetes.Interface, client versioned.Interface, backend Backend, options Options) (*Controller, error) {
 	logger := klog.FromContext(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(options.Namespace))
@@ -64,10 +66,10 @@ func New(ctx context.Context, kube kubernetes.Interface, client versioned.Interf
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](options.Backoff, options.MaxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: "networks"}),
-		ownWrites:  newOwnWrites(),
-		announcers: events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()}),
+		ownWrites:   newOwnWrites(),
+		broadcaster: events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()}),
 	}
-	c.recorder = c.announcers.NewRecorder(scheme.Scheme, manager)
+	c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, fieldManager)
 	_, err := c.networks.TypedInformer().AddTypedEventHandler(samplecrdinformers.NetworkHandlerFuncs{
 		AddFunc: func(n *samplecrdv1.Network) { c.queue.Add(cache.MetaObjectToName(n)) },
 		UpdateFunc: func(old, n *samplecrdv1.Network) {
@@ -80,40 +82,41 @@ func New(ctx context.Context, kube kubernetes.Interface, client versioned.Interf
 	return c, err
 }
 
-// needsReconcile reports whether an update is about what we were asked for, and not about the status, which only we
-// write: without this, every status that we write would enqueue its Network again, at once, whatever the backoff.
-// metadata.generation counts the changes of the spec. With another UID, it is a Network that was deleted and created
-// again while the watch was down.
+// needsReconcile reports whether an update changed what the controller acts on: the spec, which metadata.generation
+// counts the changes of; the deletion; the finalizers. A changed status does not count. Only the controller writes it,
+// and enqueueing its own writes would retry a failed Network at once, past the backoff. If the UID differs, the Network
+// was deleted and recreated while the watch was down.
 func needsReconcile(old, n *samplecrdv1.Network) bool {
 	return old.UID != n.UID || old.Generation != n.Generation ||
 		!old.DeletionTimestamp.Equal(n.DeletionTimestamp) || !slices.Equal(old.Finalizers, n.Finalizers)
 }
 
-// Run works until ctx ends. Then it finishes what it is at, and returns when nothing of it is left.
+// Run reconciles until ctx is cancelled. It then finishes in-flight work and returns when all of its goroutines have
+// ended.
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	// What is being done when ctx ends, may go on for the time of grace.
+	// In-flight work may continue for Grace after ctx is cancelled.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if err := c.announcers.StartRecordingToSinkWithContext(work); err != nil {
+	if err := c.broadcaster.StartRecordingToSinkWithContext(work); err != nil {
 		return err
 	}
-	defer c.announcers.Shutdown()
+	defer c.broadcaster.Shutdown()
 	c.factory.StartWithContext(ctx)
 	defer c.factory.Shutdown()
-	// Nobody may act on half a cache.
+	// Don't act before the cache has synced.
 	if err := c.factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 		c.queue.ShutDown()
-		return nil // told to stop before there was anything to do
+		return nil // ctx was cancelled before the cache had synced
 	}
 	c.ready.Store(true)
-	logger.Info("In step with the API server", "workers", c.Workers)
+	logger.Info("Caches synced", "workers", c.Workers)
 
 	var workers sync.WaitGroup
 	for number := range c.Workers {
 		workers.Go(func() {
 			ctx := klog.NewContext(work, klog.LoggerWithValues(logger, "worker", number))
-			for c.processNext(ctx) {
+			for c.processNextWorkItem(ctx) {
 			}
 		})
 	}
@@ -124,28 +127,28 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.ready.Store(false)
 	time.AfterFunc(c.Grace, stop)
 	c.queue.ShutDownWithDrain()
-	c.queue.ShutDown() // what waits to be added later; draining leaves that behind
+	c.queue.ShutDown() // drops what AddAfter still holds back; a drain does not
 	workers.Wait()
 	logger.Info("Stopped")
 	return nil
 }
 
-// processNext takes a Network out of the queue and looks at it. It returns false when there will be no more.
-func (c *Controller) processNext(ctx context.Context) bool {
+// processNextWorkItem takes a key from the queue and reconciles its Network. It returns false when the queue is shut down.
+func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 	key, shutdown := c.queue.Get()
 	if shutdown {
 		return false
 	}
 	defer c.queue.Done(key)
-	// Don't act on a cache that is older than our own writes. This is neither a failure nor a success, so the number
-	// of failures stays as it is.
+	// Don't act on a cache that is older than the controller's own writes. Waiting is neither a failure nor a success:
+	// it leaves the backoff as it is.
 	if !c.ownWrites.seenBy(c.networks.Informer().GetStore(), key) {
 		c.queue.AddAfter(key, c.Backoff)
 		return true
 	}
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "network", key))
 	if err := c.reconcile(ctx, key); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed, will try again", "failures", c.queue.NumRequeues(key)+1)
+		klog.FromContext(ctx).Error(err, "Reconcile failed, will retry", "failures", c.queue.NumRequeues(key)+1)
 		c.queue.AddRateLimited(key)
 		return true
 	}
@@ -153,7 +156,7 @@ func (c *Controller) processNext(ctx context.Context) bool {
 	return true
 }
 
-// reconcile looks at a Network, and makes what is outside as it says.
+// reconcile makes the backend match a Network, and the Network's status and finalizer match the backend.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
 	network, err := c.networks.Lister().Networks(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
@@ -162,30 +165,32 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	if err != nil {
 		return err
 	}
-	isOurs := slices.Contains(network.Finalizers, Finalizer)
+	hasFinalizer := slices.Contains(network.Finalizers, Finalizer)
 	switch {
-	case network.DeletionTimestamp != nil && !isOurs:
-		return nil // somebody else's finalizer is still there
+	case network.DeletionTimestamp != nil && !hasFinalizer:
+		return nil // it waits for another controller's finalizer
 	case network.DeletionTimestamp != nil:
 		if err := c.backend.Delete(ctx, network); err != nil {
-			return errors.Join(err, c.report(ctx, network, Made{}, err))
+			return errors.Join(err, c.updateStatus(ctx, network, IDs{}, err))
 		}
-		klog.FromContext(ctx).Info("What was made for the Network is gone")
+		klog.FromContext(ctx).Info("Deleted the network in the cloud")
 		return c.setFinalizers(ctx, network, slices.DeleteFunc(slices.Clone(network.Finalizers), func(f string) bool { return f == Finalizer }))
-	case !isOurs:
-		// From now on, the Network is not gone before we have been asked. So nothing may be made before this.
+	case !hasFinalizer:
+		// Create nothing before the finalizer is stored. Without it, the Network could be deleted without cleanup.
 		return c.setFinalizers(ctx, network, append(slices.Clone(network.Finalizers), Finalizer))
 	}
-	made, err := c.backend.Ensure(ctx, network)
-	if err := errors.Join(err, c.report(ctx, network, made, err)); err != nil {
+	ids, err := c.backend.Ensure(ctx, network)
+	if err := errors.Join(err, c.updateStatus(ctx, network, ids, err)); err != nil {
 		return err
 	}
-	// Nobody tells us what is changed outside. Not all at once are looked at again.
+	// The backend has no watch, so check for drift periodically. The jitter spreads the checks of many Networks.
 	c.queue.AddAfter(key, wait.Jitter(c.Recheck, 0.2))
 	return nil
 }
 
-// setFinalizers writes them, if the Network is still the one that we saw.
+// setFinalizers replaces the finalizers. The UID and the resourceVersion in the patch are preconditions: if the Network
+// has changed since the cache saw it, the API server responds with a conflict. Otherwise, a finalizer that somebody has
+// added meanwhile would be lost.
 func (c *Controller) setFinalizers(ctx context.Context, network *samplecrdv1.Network, finalizers []string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": network.UID, "resourceVersion": network.ResourceVersion, "finalizers": finalizers,
@@ -194,69 +199,70 @@ func (c *Controller) setFinalizers(ctx context.Context, network *samplecrdv1.Net
 		return err
 	}
 	patched, err := c.client.SamplecrdV1().Networks(network.Namespace).Patch(ctx, network.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: manager})
+		metav1.PatchOptions{FieldManager: fieldManager})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("set the finalizers of Network %s: %w", klog.KObj(network), err)
+		return fmt.Errorf("set finalizers of Network %s: %w", klog.KObj(network), err)
 	}
 	c.ownWrites.wrote(cache.MetaObjectToName(network), patched.ResourceVersion)
 	return nil
 }
 
-// report writes what became of it into the status, and says so in an Event, if that is new.
-func (c *Controller) report(ctx context.Context, network *samplecrdv1.Network, made Made, problem error) error {
+// updateStatus writes the outcome of a reconcile into the status if it is a new one, and an Event if the condition's
+// status or reason has changed.
+func (c *Controller) updateStatus(ctx context.Context, network *samplecrdv1.Network, ids IDs, reconcileErr error) error {
 	ready := metav1.Condition{
 		Type: samplecrdv1.ConditionReady, Status: metav1.ConditionTrue, Reason: samplecrdv1.ReasonReady,
-		Message: "the network is as it should be", ObservedGeneration: network.Generation,
+		Message: "the network in the cloud matches the spec", ObservedGeneration: network.Generation,
 	}
-	if problem != nil { // what was there when all was well is still what we know
-		made = Made{network.Status.NetworkID, network.Status.SubnetID}
+	if reconcileErr != nil { // keep the last known IDs
+		ids = IDs{network.Status.NetworkID, network.Status.SubnetID}
 	}
 	var refused *RefusedError
 	switch {
-	case errors.As(problem, &refused):
+	case errors.As(reconcileErr, &refused):
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, refused.Reason, refused.Message
-	case problem != nil:
-		// What exactly does not work may be different each time, and is in our log.
+	case reconcileErr != nil:
+		// The error may be worded differently each time. It is in the log; the status would be written at each retry.
 		ready.Status, ready.Reason = metav1.ConditionFalse, samplecrdv1.ReasonUnavailable
-		ready.Message = "the cloud does not answer, or not as it should; it is tried again"
+		ready.Message = "calls to the cloud fail; the controller keeps retrying"
 	}
 	before := meta.FindStatusCondition(network.Status.Conditions, ready.Type)
-	status := samplecrdv1.NetworkStatus{ObservedGeneration: network.Generation, NetworkID: made.NetworkID, SubnetID: made.SubnetID}
+	status := samplecrdv1.NetworkStatus{ObservedGeneration: network.Generation, NetworkID: ids.NetworkID, SubnetID: ids.SubnetID}
 	status.Conditions = slices.Clone(network.Status.Conditions)
-	meta.SetStatusCondition(&status.Conditions, ready) // the time stays if the status does
+	meta.SetStatusCondition(&status.Conditions, ready) // keeps lastTransitionTime unless the condition's status changes
 	if equality.Semantic.DeepEqual(status, network.Status) {
 		return nil
 	}
 	ready = *meta.FindStatusCondition(status.Conditions, ready.Type)
-	wanted := samplecrdv1ac.NetworkStatus().
+	desired := samplecrdv1ac.NetworkStatus().
 		WithObservedGeneration(status.ObservedGeneration).
 		WithConditions(metav1ac.Condition().WithType(ready.Type).WithStatus(ready.Status).WithReason(ready.Reason).
 			WithMessage(ready.Message).WithObservedGeneration(ready.ObservedGeneration).
 			WithLastTransitionTime(ready.LastTransitionTime))
-	if made != (Made{}) {
-		wanted.WithNetworkID(made.NetworkID).WithSubnetID(made.SubnetID)
+	if ids != (IDs{}) {
+		desired.WithNetworkID(ids.NetworkID).WithSubnetID(ids.SubnetID)
 	}
 	applied, err := c.client.SamplecrdV1().Networks(network.Namespace).ApplyStatus(ctx,
 		samplecrdv1ac.Network(network.Name, network.Namespace).
-			WithUID(network.UID). // and of no other of that name
-			WithStatus(wanted),
-		metav1.ApplyOptions{FieldManager: manager, Force: true})
+			WithUID(network.UID). // a precondition: not of a new Network with the same name
+			WithStatus(desired),
+		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("write the status of Network %s: %w", klog.KObj(network), err)
+		return fmt.Errorf("apply status of Network %s: %w", klog.KObj(network), err)
 	}
 	c.ownWrites.wrote(cache.MetaObjectToName(network), applied.ResourceVersion)
 	if before == nil || before.Status != ready.Status || before.Reason != ready.Reason {
-		kind := corev1.EventTypeNormal
+		eventType := corev1.EventTypeNormal
 		if ready.Status != metav1.ConditionTrue {
-			kind = corev1.EventTypeWarning
+			eventType = corev1.EventTypeWarning
 		}
-		c.recorder.Eventf(applied, nil, kind, ready.Reason, "Reconcile", "%s", ready.Message)
+		c.recorder.Eventf(applied, nil, eventType, ready.Reason, "Reconcile", "%s", ready.Message)
 	}
 	return nil
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,22 +27,22 @@ import (
 )
 
 var (
-	errBadDay  = apierrors.NewInternalError(errors.New("the API server has a bad day"))
-	errNoCloud = errors.New("read tcp 127.0.0.1:4711: connection reset")
-	errQuota   = &crd.RefusedError{Reason: samplecrdv1.ReasonQuotaExceeded, Message: "no more networks"}
+	errInternal = apierrors.NewInternalError(errors.New("internal error"))
+	errNoCloud  = errors.New("read tcp 127.0.0.1:4711: connection reset")
+	errQuota    = &crd.RefusedError{Reason: samplecrdv1.ReasonQuotaExceeded, Message: "no more networks"}
 )
 
 const (
-	isReady     = "Normal Ready: the network is as it should be"
-	isDown      = "Warning BackendUnavailable: the cloud does not answer, or not as it should; it is tried again"
-	isOverQuota = "Warning QuotaExceeded: no more networks"
+	readyEvent       = "Normal Ready: the network in the cloud matches the spec"
+	unavailableEvent = "Warning BackendUnavailable: calls to the cloud fail; the controller keeps retrying"
+	quotaEvent       = "Warning QuotaExceeded: no more networks"
 )
 
-func TestMakesWhatANetworkSays(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+func TestCreatesTheNetwork(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
 		w.create("front")
-		later(time.Second)
-		n, ready := w.now("front")
+		advance(time.Second)
+		n, ready := w.current("front")
 		require.Equal(t, []string{crd.Finalizer}, n.Finalizers)
 		require.Equal(t, metav1.ConditionTrue, ready.Status)
 		require.Equal(t, samplecrdv1.ReasonReady, ready.Reason)
@@ -49,199 +51,199 @@ func TestMakesWhatANetworkSays(t *testing.T) {
 		require.Equal(t, "n-front", n.Status.NetworkID)
 		require.Equal(t, "s-front", n.Status.SubnetID)
 		require.Equal(t, map[types.UID]string{"front": "10.0.0.1"}, w.gateways())
-		require.Equal(t, map[string]int{"patch ": 1, "patch status": 1}, w.writes())
-		require.Equal(t, []string{"front " + isReady}, w.announced())
+		require.Equal(t, map[string]int{"patch ": 1, "patch status": 1}, w.takeWrites())
+		require.Equal(t, []string{"front " + readyEvent}, w.events())
 	})
 }
 
-func TestLooksAgainAndWritesNothing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+func TestRechecksWithoutWriting(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
 		w.create("front")
-		later(time.Second)
-		w.took()
-		w.writes()
-		said := w.announced()
-		later(time.Hour)
-		calls := w.took()
+		advance(time.Second)
+		w.takeCalls()
+		w.takeWrites()
+		eventsBefore := w.events()
+		advance(time.Hour)
+		calls := w.takeCalls()
 		require.GreaterOrEqual(t, len(calls), 5)
 		require.LessOrEqual(t, len(calls), 6)
-		for _, pause := range pauses(calls) {
+		for _, pause := range intervals(calls) {
 			require.GreaterOrEqual(t, pause, 10*time.Minute)
 			require.LessOrEqual(t, pause, 12*time.Minute)
 		}
-		require.Greater(t, len(slices.Compact(pauses(calls))), 1, "not all at once")
+		require.Greater(t, len(slices.Compact(intervals(calls))), 1, "the interval must be jittered")
 
-		w.lose() // Nobody tells us.
-		later(12 * time.Minute)
+		w.loseAll() // there is no watch that would report this
+		advance(12 * time.Minute)
 		require.Equal(t, map[types.UID]string{"front": "10.0.0.1"}, w.gateways())
-		require.Empty(t, w.writes())
-		require.Equal(t, said, w.announced())
+		require.Empty(t, w.takeWrites())
+		require.Equal(t, eventsBefore, w.events())
 	})
 }
 
-func TestMakesNothingBeforeTheFinalizerIsOn(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+func TestCreatesNothingBeforeTheFinalizer(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
 		w.fail("patch", "", 5, false, apierrors.NewForbidden(resource.GroupResource(), "front", errors.New("no role yet")))
 		w.create("front")
-		later(time.Second)
-		require.Empty(t, w.took())
-		require.Equal(t, map[string]int{"patch ": 4}, w.writes(), "it tries")
-		later(time.Minute)
-		require.Equal(t, map[string]int{"patch ": 2, "patch status": 1}, w.writes())
+		advance(time.Second)
+		require.Empty(t, w.takeCalls())
+		require.Equal(t, map[string]int{"patch ": 4}, w.takeWrites(), "it must retry")
+		advance(time.Minute)
+		require.Equal(t, map[string]int{"patch ": 2, "patch status": 1}, w.takeWrites())
 		require.NotEmpty(t, w.gateways())
 	})
 }
 
 func TestTheGatewayChanges(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withController(t, func(t *testing.T, w *world) {
 		w.create("front")
-		later(time.Minute)
-		_, before := w.now("front")
-		w.writes()
+		advance(time.Minute)
+		_, before := w.current("front")
+		w.takeWrites()
 		w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = "10.0.0.254" })
-		later(time.Second)
-		n, ready := w.now("front")
+		advance(time.Second)
+		n, ready := w.current("front")
 		require.Equal(t, map[types.UID]string{"front": "10.0.0.254"}, w.gateways())
 		require.EqualValues(t, 2, n.Status.ObservedGeneration)
 		require.EqualValues(t, 2, ready.ObservedGeneration)
 		require.Equal(t, before.LastTransitionTime, ready.LastTransitionTime)
-		require.Equal(t, map[string]int{"patch status": 1}, w.writes())
-		require.Len(t, w.announced(), 1, "it was ready before")
+		require.Equal(t, map[string]int{"patch status": 1}, w.takeWrites())
+		require.Len(t, w.events(), 1, "the condition was already True")
 	})
 }
 
 func TestTheCloudIsDown(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		var tries atomic.Int64
-		w.meets(func(context.Context) error {
-			return fmt.Errorf("%w: try %d", errNoCloud, tries.Add(1))
+	withController(t, func(t *testing.T, w *world) {
+		var attempts atomic.Int64
+		w.intercept(func(context.Context) error {
+			return fmt.Errorf("%w: attempt %d", errNoCloud, attempts.Add(1))
 		})
 		w.create("front")
-		later(time.Second)
-		n, ready := w.now("front")
+		advance(time.Second)
+		n, ready := w.current("front")
 		require.Equal(t, metav1.ConditionFalse, ready.Status)
 		require.Equal(t, samplecrdv1.ReasonUnavailable, ready.Reason)
 		require.NotContains(t, ready.Message, "4711")
-		require.NotContains(t, ready.Message, "try ")
+		require.NotContains(t, ready.Message, "attempt ")
 		require.Empty(t, n.Status.NetworkID)
-		require.Equal(t, map[string]int{"patch ": 1, "patch status": 1}, w.writes())
-		w.took()
+		require.Equal(t, map[string]int{"patch ": 1, "patch status": 1}, w.takeWrites())
+		w.takeCalls()
 
-		later(time.Hour)
-		require.Empty(t, w.writes(), "it is said once")
-		require.Equal(t, []string{"front " + isDown}, w.announced())
-		calls := w.took()
+		advance(time.Hour)
+		require.Empty(t, w.takeWrites(), "it is eventsBefore once")
+		require.Equal(t, []string{"front " + unavailableEvent}, w.events())
+		calls := w.takeCalls()
 		require.Greater(t, len(calls), 60)
-		pauses := pauses(calls)
+		pauses := intervals(calls)
 		for i := 1; i < len(pauses); i++ {
 			require.Equal(t, min(2*pauses[i-1], time.Minute), pauses[i])
 		}
 		require.Equal(t, time.Minute, pauses[len(pauses)-1])
 
-		w.fails(nil)
-		later(time.Minute)
-		n, ready = w.now("front")
+		w.failAll(nil)
+		advance(time.Minute)
+		n, ready = w.current("front")
 		require.Equal(t, metav1.ConditionTrue, ready.Status)
 		require.Equal(t, "n-front", n.Status.NetworkID)
 		require.WithinDuration(t, time.Now(), ready.LastTransitionTime.Time, time.Minute)
-		require.Equal(t, map[string]int{"patch status": 1}, w.writes())
+		require.Equal(t, map[string]int{"patch status": 1}, w.takeWrites())
 
-		// The next time, it begins with short pauses again.
-		later(time.Hour)
-		w.took()
-		w.fails(errNoCloud)
+		// The success has reset the backoff.
+		advance(time.Hour)
+		w.takeCalls()
+		w.failAll(errNoCloud)
 		w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = "10.0.0.254" })
-		later(time.Second)
-		require.GreaterOrEqual(t, len(w.took()), 4)
+		advance(time.Second)
+		require.GreaterOrEqual(t, len(w.takeCalls()), 4)
 	})
 }
 
-func TestOneThatFailsDoesNotHoldUpTheOthers(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.fails(errNoCloud)
+func TestAFailingNetworkDoesNotDelayOthers(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		w.failAll(errNoCloud)
 		w.create("front")
-		later(10 * time.Minute)
-		w.fails(nil)
+		advance(10 * time.Minute)
+		w.failAll(nil)
 		w.create("back")
-		later(time.Second / 2)
-		_, ready := w.now("back")
+		advance(time.Second / 2)
+		_, ready := w.current("back")
 		require.Equal(t, metav1.ConditionTrue, ready.Status)
 	})
 }
 
 func TestRefused(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.fails(fmt.Errorf("create the network: %w", errQuota))
+	withController(t, func(t *testing.T, w *world) {
+		w.failAll(fmt.Errorf("create the network: %w", errQuota))
 		w.create("front")
-		later(time.Second)
-		_, ready := w.now("front")
+		advance(time.Second)
+		_, ready := w.current("front")
 		require.Equal(t, metav1.ConditionFalse, ready.Status)
 		require.Equal(t, samplecrdv1.ReasonQuotaExceeded, ready.Reason)
 		require.Equal(t, "no more networks", ready.Message)
 		since := ready.LastTransitionTime
 
-		w.fails(crd.InUse([]string{"web-1", "web-2"}, nil))
-		later(5 * time.Minute)
-		_, ready = w.now("front")
+		w.failAll(crd.InUse([]string{"web-1", "web-2"}, nil))
+		advance(5 * time.Minute)
+		_, ready = w.current("front")
 		require.Equal(t, samplecrdv1.ReasonInUse, ready.Reason)
 		require.Contains(t, ready.Message, "web-1, web-2")
-		require.Equal(t, since, ready.LastTransitionTime, "the status of the condition is the same")
-		require.Equal(t, map[string]int{"patch ": 1, "patch status": 2}, w.writes())
+		require.Equal(t, since, ready.LastTransitionTime, "the condition's status has not changed")
+		require.Equal(t, map[string]int{"patch ": 1, "patch status": 2}, w.takeWrites())
 
-		w.fails(nil) // Somebody has made room, and we are not told.
-		later(time.Minute)
-		_, ready = w.now("front")
+		w.failAll(nil) // as if the quota had been raised
+		advance(time.Minute)
+		_, ready = w.current("front")
 		require.Equal(t, metav1.ConditionTrue, ready.Status)
 		require.True(t, since.Before(&ready.LastTransitionTime))
 	})
 }
 
-// A cloud puts the ID of the request into each of its errors, so the status changes at each attempt.
-func TestARefusalThatIsWordedDifferentlyEachTimeIsRetriedWithBackoff(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.refusesDifferently()
+// Many a cloud puts a request ID into its errors, so the status changes at each attempt.
+func TestARefusalWithARequestIDIsRetriedWithBackoff(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		w.refuseWithRequestIDs()
 		w.create("front")
-		later(time.Hour)
-		_, ready := w.now("front")
+		advance(time.Hour)
+		_, ready := w.current("front")
 		require.Equal(t, samplecrdv1.ReasonQuotaExceeded, ready.Reason)
 		require.NotContains(t, ready.Message, "(req-1)", "the status must have the latest message")
-		pauses := pauses(w.took())
+		pauses := intervals(w.takeCalls())
 		require.Greater(t, len(pauses), 60)
 		require.Equal(t, 100*time.Millisecond, pauses[0])
 		for i := 1; i < len(pauses); i++ {
 			require.Equal(t, min(2*pauses[i-1], time.Minute), pauses[i])
 		}
-		require.Equal(t, []string{"front Warning QuotaExceeded: no more networks (req-1)"}, w.announced())
+		require.Equal(t, []string{"front Warning QuotaExceeded: no more networks (req-1)"}, w.events())
 	})
 }
 
-// While its cache is stale, the controller waits. That is neither a failure nor a success, so the backoff goes on growing.
+// Waiting for a stale cache is neither a failure nor a success, so the backoff keeps growing.
 func TestAStaleCacheDoesNotResetTheBackoff(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.refusesDifferently()
+	withController(t, func(t *testing.T, w *world) {
+		w.refuseWithRequestIDs()
 		w.create("front")
-		for range 300 { // Each event of the watch is up to 2s late.
-			goOn := w.delayWatch()
-			later(2 * time.Second)
-			goOn()
+		for range 300 { // each event of the watch is up to 2s late
+			resume := w.delayWatch()
+			advance(2 * time.Second)
+			resume()
 			synctest.Wait()
 		}
-		calls := len(w.took())
+		calls := len(w.takeCalls())
 		require.Greater(t, calls, 10)
 		require.Less(t, calls, 25, "in ten minutes")
 	})
 }
 
-func TestAProblemDoesNotForgetWhatIsThere(t *testing.T) {
+func TestAFailureKeepsTheIDsInTheStatus(t *testing.T) {
 	for name, problem := range map[string]error{"down": errNoCloud, "refused": errQuota} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			withController(t, func(t *testing.T, w *world) {
 				w.create("front")
-				later(time.Second)
-				w.fails(problem)
+				advance(time.Second)
+				w.failAll(problem)
 				w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = "10.0.0.254" })
-				later(time.Second)
-				n, ready := w.now("front")
+				advance(time.Second)
+				n, ready := w.current("front")
 				require.Equal(t, metav1.ConditionFalse, ready.Status)
 				require.EqualValues(t, 2, n.Status.ObservedGeneration)
 				require.Equal(t, "n-front", n.Status.NetworkID)
@@ -252,77 +254,77 @@ func TestAProblemDoesNotForgetWhatIsThere(t *testing.T) {
 }
 
 func TestAnEventForEachTransition(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withController(t, func(t *testing.T, w *world) {
 		want := []string{}
 		for _, step := range []struct {
 			problem error
-			says    string
-		}{{nil, isReady}, {errNoCloud, isDown}, {errQuota, isOverQuota}, {nil, isReady}, {errQuota, isOverQuota}} {
-			w.fails(step.problem)
+			event   string
+		}{{nil, readyEvent}, {errNoCloud, unavailableEvent}, {errQuota, quotaEvent}, {nil, readyEvent}, {errQuota, quotaEvent}} {
+			w.failAll(step.problem)
 			if len(want) == 0 {
 				w.create("front")
 			}
-			later(time.Hour)
-			want = append(want, "front "+step.says)
-			require.Equal(t, want, w.announced())
+			advance(time.Hour)
+			want = append(want, "front "+step.event)
+			require.Equal(t, want, w.events())
 		}
 	})
 }
 
 func TestDeletion(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withController(t, func(t *testing.T, w *world) {
 		w.create("front")
-		later(time.Minute)
-		w.fails(crd.InUse([]string{"web-1"}, nil))
-		w.took()
-		w.writes()
+		advance(time.Minute)
+		w.failAll(crd.InUse([]string{"web-1"}, nil))
+		w.takeCalls()
+		w.takeWrites()
 		w.delete("front")
-		later(time.Minute)
-		n, ready := w.now("front")
+		advance(time.Minute)
+		n, ready := w.current("front")
 		require.Equal(t, []string{crd.Finalizer}, n.Finalizers)
 		require.Equal(t, metav1.ConditionFalse, ready.Status)
 		require.Equal(t, samplecrdv1.ReasonInUse, ready.Reason)
 		require.Contains(t, ready.Message, "web-1")
 		require.EqualValues(t, 2, n.Status.ObservedGeneration)
-		require.Equal(t, "n-front", n.Status.NetworkID, "what is there is not forgotten")
+		require.Equal(t, "n-front", n.Status.NetworkID, "the IDs must stay in the status")
 		require.Equal(t, "s-front", n.Status.SubnetID)
-		require.Equal(t, map[string]int{"patch status": 1}, w.writes())
+		require.Equal(t, map[string]int{"patch status": 1}, w.takeWrites())
 
-		w.fails(errNoCloud)
-		later(10 * time.Minute)
-		n, ready = w.now("front")
+		w.failAll(errNoCloud)
+		advance(10 * time.Minute)
+		n, ready = w.current("front")
 		require.Equal(t, []string{crd.Finalizer}, n.Finalizers)
 		require.Equal(t, samplecrdv1.ReasonUnavailable, ready.Reason)
 		require.Equal(t, "n-front", n.Status.NetworkID)
-		require.Equal(t, map[string]int{"patch status": 1}, w.writes())
+		require.Equal(t, map[string]int{"patch status": 1}, w.takeWrites())
 
-		w.fails(nil)
-		later(time.Minute)
+		w.failAll(nil)
+		advance(time.Minute)
 		_, err := w.get("front")
 		require.True(t, apierrors.IsNotFound(err), "%v", err)
 		require.Empty(t, w.gateways())
-		require.Equal(t, map[string]int{"patch ": 1}, w.writes())
-		require.Equal(t, []string{"delete"}, verbs(w.took()))
+		require.Equal(t, map[string]int{"patch ": 1}, w.takeWrites())
+		require.Equal(t, []string{"delete"}, verbs(w.takeCalls()))
 
-		later(time.Hour)
-		require.Empty(t, w.took(), "it is nobody's business any more")
-		require.Empty(t, w.writes())
+		advance(time.Hour)
+		require.Empty(t, w.takeCalls(), "there is nothing left to do")
+		require.Empty(t, w.takeWrites())
 	})
 }
 
 func TestDeletionWhileTheCloudIsDown(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.fails(errNoCloud)
-		w.create("front") // Something may be there, and nobody knows.
-		later(time.Minute)
+	withController(t, func(t *testing.T, w *world) {
+		w.failAll(errNoCloud)
+		w.create("front") // the cloud may or may not have created the network
+		advance(time.Minute)
 		w.delete("front")
-		later(time.Hour)
-		n, _ := w.now("front")
+		advance(time.Hour)
+		n, _ := w.current("front")
 		require.Equal(t, []string{crd.Finalizer}, n.Finalizers)
-		w.took()
-		w.fails(nil)
-		later(time.Minute)
-		require.Equal(t, []string{"delete"}, verbs(w.took()))
+		w.takeCalls()
+		w.failAll(nil)
+		advance(time.Minute)
+		require.Equal(t, []string{"delete"}, verbs(w.takeCalls()))
 		_, err := w.get("front")
 		require.True(t, apierrors.IsNotFound(err), "%v", err)
 	})
@@ -330,90 +332,90 @@ func TestDeletionWhileTheCloudIsDown(t *testing.T) {
 
 const others = "example.com/others"
 
-func TestLeavesTheFinalizersOfOthersAlone(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+func TestKeepsOtherFinalizers(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
 		w.create("front", others)
-		later(time.Second)
-		n, _ := w.now("front")
+		advance(time.Second)
+		n, _ := w.current("front")
 		require.Equal(t, []string{others, crd.Finalizer}, n.Finalizers)
-		w.writes()
+		w.takeWrites()
 		w.delete("front")
-		later(time.Second)
-		n, _ = w.now("front")
+		advance(time.Second)
+		n, _ = w.current("front")
 		require.Equal(t, []string{others}, n.Finalizers)
 		require.Empty(t, w.gateways())
-		require.Equal(t, map[string]int{"patch ": 1}, w.writes())
+		require.Equal(t, map[string]int{"patch ": 1}, w.takeWrites())
 
-		w.took()
+		w.takeCalls()
 		w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = "10.0.0.254" })
-		later(time.Hour)
-		require.Empty(t, w.took())
-		require.Empty(t, w.writes())
+		advance(time.Hour)
+		require.Empty(t, w.takeCalls())
+		require.Empty(t, w.takeWrites())
 	})
 }
 
-func TestOneThatIsDeletedBeforeItIsOurs(t *testing.T) {
+func TestIgnoresANetworkDeletedBeforeItHadTheFinalizer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.create("front", others)
 		w.delete("front")
 		stop := w.run()
 		defer stop()
-		later(time.Hour)
-		require.Empty(t, w.took())
-		require.Empty(t, w.writes())
+		advance(time.Hour)
+		require.Empty(t, w.takeCalls())
+		require.Empty(t, w.takeWrites())
 	})
 }
 
-func TestDoesNotTakeOffAFinalizerThatItHasNotSeen(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		goOn := w.delayWatch()
+func TestKeepsAFinalizerThatTheCacheDoesNotHaveYet(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		resume := w.delayWatch()
 		w.create("front")
 		w.change("front", func(n *samplecrdv1.Network) { n.Finalizers = append(n.Finalizers, others) })
-		goOn = w.bringOne(goOn)
-		later(time.Second)
-		require.Equal(t, map[string]int{"patch ": 4}, w.writes(), "it tries")
-		goOn()
-		later(time.Minute)
+		resume = w.deliverOne(resume)
+		advance(time.Second)
+		require.Equal(t, map[string]int{"patch ": 4}, w.takeWrites(), "it must retry")
+		resume()
+		advance(time.Minute)
 		n, err := w.get("front")
 		require.NoError(t, err)
 		require.Equal(t, []string{others, crd.Finalizer}, n.Finalizers)
 	})
 }
 
-func TestAWriteThatFails(t *testing.T) {
+func TestFailedWrites(t *testing.T) {
 	for _, write := range []struct {
 		name, subresource string
-		goes              bool // the Network is deleted
-	}{{"finalizer on", "", false}, {"status", "status", false}, {"finalizer off", "", true}} {
+		deletion          bool // the write is part of the deletion
+	}{{"add the finalizer", "", false}, {"status", "status", false}, {"remove the finalizer", "", true}} {
 		for name, wrong := range map[string]struct {
 			done bool
 			err  error
 		}{
-			"the API server has a bad day": {false, errBadDay},
-			"it has been changed":          {false, apierrors.NewConflict(resource.GroupResource(), "front", errors.New("changed"))},
-			"the answer is lost":           {true, context.DeadlineExceeded},
+			"internal error":       {false, errInternal},
+			"conflict":             {false, apierrors.NewConflict(resource.GroupResource(), "front", errors.New("changed"))},
+			"the response is lost": {true, context.DeadlineExceeded},
 		} {
 			t.Run(write.name+", "+name, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *world) {
-					if write.goes {
+				withController(t, func(t *testing.T, w *world) {
+					if write.deletion {
 						w.create("front")
-						later(time.Second)
+						advance(time.Second)
 					}
 					w.fail("patch", write.subresource, 3, wrong.done, wrong.err)
-					if write.goes {
+					if write.deletion {
 						w.delete("front")
 					} else {
 						w.create("front")
 					}
-					later(time.Minute)
-					if write.goes {
+					advance(time.Minute)
+					if write.deletion {
 						_, err := w.get("front")
 						require.True(t, apierrors.IsNotFound(err), "%v", err)
 						require.Empty(t, w.gateways())
 						return
 					}
-					n, ready := w.now("front")
+					n, ready := w.current("front")
 					require.Equal(t, metav1.ConditionTrue, ready.Status)
 					require.Equal(t, []string{crd.Finalizer}, n.Finalizers)
 					require.NotEmpty(t, w.gateways())
@@ -423,113 +425,113 @@ func TestAWriteThatFails(t *testing.T) {
 	}
 }
 
-// The world says when the controller acts on what it has changed itself since.
-func TestWritesOnceHoweverLateTheWatchIs(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+// world checks that the controller never acts on an object older than its own last write.
+func TestWritesOnceWhenTheWatchIsLate(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
 		w.create("front")
-		later(time.Minute)
-		w.writes()
-		w.took()
-		goOn := w.delayWatch()
-		w.fails(errQuota)
-		later(time.Hour) // It is looked at again, and then the controller's own write does not come.
-		require.Equal(t, map[string]int{"patch status": 1}, w.writes())
-		require.Len(t, w.took(), 1)
-		require.Equal(t, []string{"front " + isReady, "front " + isOverQuota}, w.announced())
+		advance(time.Minute)
+		w.takeWrites()
+		w.takeCalls()
+		resume := w.delayWatch()
+		w.failAll(errQuota)
+		advance(time.Hour) // the watch does not deliver the controller's own write
+		require.Equal(t, map[string]int{"patch status": 1}, w.takeWrites())
+		require.Len(t, w.takeCalls(), 1)
+		require.Equal(t, []string{"front " + readyEvent, "front " + quotaEvent}, w.events())
 
-		w.fails(nil)
-		goOn()
-		later(time.Second)
-		_, ready := w.now("front")
-		require.Equal(t, metav1.ConditionTrue, ready.Status, "it goes on when the write has come")
+		w.failAll(nil)
+		resume()
+		advance(time.Second)
+		_, ready := w.current("front")
+		require.Equal(t, metav1.ConditionTrue, ready.Status, "it must continue once the watch delivers the write")
 	})
 }
 
-func TestMakesNothingAgainHoweverLateTheWatchIs(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+func TestDoesNotRecreateWhenTheWatchIsLate(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
 		w.create("front")
 		w.create("back")
-		later(time.Minute)
-		goOn := w.delayWatch()
+		advance(time.Minute)
+		resume := w.delayWatch()
 		w.delete("front")
-		goOn = w.bringOne(goOn)
-		w.took()
-		w.writes()
-		later(time.Hour) // The recheck comes, and the cache still has the Network.
+		resume = w.deliverOne(resume)
+		w.takeCalls()
+		w.takeWrites()
+		advance(time.Hour) // a recheck is due while the cache still has the Network
 		require.Equal(t, map[types.UID]string{"back": "10.0.0.1"}, w.gateways())
-		require.Equal(t, []string{"ensure"}, verbs(w.took()), "back")
-		require.Empty(t, w.writes())
-		goOn()
-		later(time.Hour)
-		require.Equal(t, []string{"ensure"}, verbs(w.took()), "back")
+		require.Equal(t, []string{"ensure"}, verbs(w.takeCalls()), "back")
+		require.Empty(t, w.takeWrites())
+		resume()
+		advance(time.Hour)
+		require.Equal(t, []string{"ensure"}, verbs(w.takeCalls()), "back")
 	})
 }
 
-// The API server has another Network of the name before the watch brings it.
-func TestSaysNothingOfOneAboutAnother(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+// The API server has a new Network of that name before the watch delivers it.
+func TestDoesNotWriteTheStatusOfANewNetworkWithTheSameName(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
 		w.create("front")
-		later(time.Minute)
-		w.meets(taking(5 * time.Second))
+		advance(time.Minute)
+		w.intercept(takes(5 * time.Second))
 		w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = "10.0.0.254" })
-		later(time.Second)
+		advance(time.Second)
 		w.delayWatch()
 		w.change("front", func(n *samplecrdv1.Network) { n.Finalizers = nil })
 		w.delete("front")
 		w.create("front")
 		w.change("front", func(n *samplecrdv1.Network) { n.UID = "another" })
-		later(10 * time.Second)
+		advance(10 * time.Second)
 		n, err := w.get("front")
 		require.NoError(t, err)
 		require.Empty(t, n.Status)
 	})
 }
 
-func TestOneThatIsGoneIsNoFailure(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+func TestADeletedNetworkIsNoFailure(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
 		w.create("front")
-		later(time.Minute)
-		w.meets(taking(5 * time.Second))
+		advance(time.Minute)
+		w.intercept(takes(5 * time.Second))
 		w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = "10.0.0.254" })
-		later(time.Second)
-		w.change("front", func(n *samplecrdv1.Network) { n.Finalizers = nil }) // by force
+		advance(time.Second)
+		w.change("front", func(n *samplecrdv1.Network) { n.Finalizers = nil }) // as with kubectl patch
 		w.delete("front")
-		w.took()
-		later(time.Hour)
-		require.Equal(t, []string{"delete"}, verbs(w.took()), "only what is left of it is of interest")
+		w.takeCalls()
+		advance(time.Hour)
+		require.Equal(t, []string{"delete"}, verbs(w.takeCalls()), "only the sweep may make calls")
 		require.Empty(t, w.gateways())
-		require.Empty(t, w.complaints())
+		require.Empty(t, w.loggedErrors())
 		_, err := w.get("front")
 		require.True(t, apierrors.IsNotFound(err), "%v", err)
 	})
 }
 
-func TestFinishesWhatItIsAt(t *testing.T) {
+func TestFinishesInFlightWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.create("front", crd.Finalizer)
-		w.meets(taking(3 * time.Second))
+		w.intercept(takes(3 * time.Second))
 		stop := w.run()
-		later(time.Second)
+		advance(time.Second)
 		begin := time.Now()
 		stop()
 		require.Equal(t, 2*time.Second, time.Since(begin))
-		_, ready := w.now("front")
+		_, ready := w.current("front")
 		require.Equal(t, metav1.ConditionTrue, ready.Status)
 		require.NotEmpty(t, w.gateways())
-		require.Len(t, w.took(), 1)
+		require.Len(t, w.takeCalls(), 1)
 	})
 }
 
-func TestGivesUpWhenTheTimeOfGraceIsOver(t *testing.T) {
+func TestCancelsInFlightWorkAfterGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.meets(taking(time.Hour))
+		w.intercept(takes(time.Hour))
 		stop := w.run()
 		w.create("front")
 		w.create("back")
 		w.create("middle")
-		later(time.Second)
+		advance(time.Second)
 		begin := time.Now()
 		stop()
 		require.Equal(t, w.options.Grace, time.Since(begin))
@@ -539,10 +541,10 @@ func TestGivesUpWhenTheTimeOfGraceIsOver(t *testing.T) {
 func TestStopsAtAnyTime(t *testing.T) {
 	tests := map[string]func(w *world){
 		"at rest":                  func(*world) {},
-		"the cloud is down":        func(w *world) { w.fails(errNoCloud) },
+		"the cloud is down":        func(w *world) { w.failAll(errNoCloud) },
 		"the watch is late":        func(w *world) { w.delayWatch() },
-		"a list fails":             func(w *world) { w.refuse("list", errBadDay) },
-		"no status can be written": func(w *world) { w.refuse("patch", errBadDay) },
+		"a list fails":             func(w *world) { w.refuse("list", errInternal) },
+		"no status can be written": func(w *world) { w.refuse("patch", errInternal) },
 		"no Event can be written": func(w *world) {
 			w.kube.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("connection refused")
@@ -558,23 +560,23 @@ func TestStopsAtAnyTime(t *testing.T) {
 					w.create("back")
 					trouble(w)
 					stop := w.run()
-					later(after)
+					advance(after)
 					begin := time.Now()
 					stop()
-					require.Zero(t, time.Since(begin), "it waits for nothing when it is asked to stop")
-					w.took()
-					w.writes()
-					later(time.Hour)
-					require.Empty(t, w.took())
-					require.Empty(t, w.writes())
-					// The bubble complains of goroutines that wait for something when it ends.
+					require.Zero(t, time.Since(begin), "it must stop without waiting for anything")
+					w.takeCalls()
+					w.takeWrites()
+					advance(time.Hour)
+					require.Empty(t, w.takeCalls())
+					require.Empty(t, w.takeWrites())
+					// synctest.Test fails if goroutines are still blocked at the end.
 				})
 			})
 		}
 	}
 }
 
-func TestStopsWhenItsInformerHasStopped(t *testing.T) {
+func TestWaitsForItsInformerToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.slowToStop(6 * time.Second)
@@ -585,100 +587,103 @@ func TestStopsWhenItsInformerHasStopped(t *testing.T) {
 	})
 }
 
-// probe returns the status code with which a request is answered.
+// probe returns the status code of a handler's response.
 func (w *world) probe(handler http.HandlerFunc) int {
 	recorder := httptest.NewRecorder()
 	handler(recorder, httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, "/", nil))
 	return recorder.Code
 }
 
-func TestIsReadyWhileItWorksAndHealthyAlways(t *testing.T) {
+func TestHealthAndReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.create("front")
 		w.delay("list", 10*time.Second)
-		w.meets(taking(5 * time.Second))
+		w.intercept(takes(5 * time.Second))
 		stop := w.run()
 		probe := func(ready int, when string) {
 			t.Helper()
 			require.Equal(t, ready, w.probe(w.controller.Readyz), when)
 			require.Equal(t, http.StatusOK, w.probe(w.controller.Healthz), when)
 		}
-		probe(http.StatusServiceUnavailable, "before it is in step")
-		require.Empty(t, w.took())
-		later(11 * time.Second)
-		probe(http.StatusOK, "in step")
+		probe(http.StatusServiceUnavailable, "before the cache has synced")
+		require.Empty(t, w.takeCalls())
+		advance(11 * time.Second)
+		probe(http.StatusOK, "synced")
 
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
 			stop()
 		}()
-		later(time.Second)
-		probe(http.StatusServiceUnavailable, "while it finishes what it is at")
+		advance(time.Second)
+		probe(http.StatusServiceUnavailable, "during shutdown")
 		<-stopped
 		probe(http.StatusServiceUnavailable, "stopped")
 	})
 }
 
-func TestGoesOnWhereAnotherStopped(t *testing.T) {
+func TestContinuesAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		stop := w.run()
 		w.create("front")
 		w.create("back")
-		later(time.Minute)
+		advance(time.Minute)
 		stop()
 		w.delete("front")
-		w.writes()
-		said := w.announced()
+		w.takeWrites()
+		eventsBefore := w.events()
 		stop = w.run()
 		defer stop()
-		later(time.Second)
+		advance(time.Second)
 		require.Equal(t, map[types.UID]string{"back": "10.0.0.1"}, w.gateways())
-		require.Equal(t, map[string]int{"patch ": 1}, w.writes())
-		require.Equal(t, said, w.announced())
+		require.Equal(t, map[string]int{"patch ": 1}, w.takeWrites())
+		require.Equal(t, eventsBefore, w.events())
 	})
 }
 
-func TestWritesNothingIntoItsCache(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		// The mutation detector ends the process if it does.
+// client-go's mutation detector compares the cached objects with copies, once a second, and panics if one has changed.
+func TestDoesNotModifyItsCache(t *testing.T) {
+	if on, _ := strconv.ParseBool(os.Getenv("KUBE_CACHE_MUTATION_DETECTOR")); !on {
+		t.Fatal("set KUBE_CACHE_MUTATION_DETECTOR=true to run this test, as make tests does: client-go reads it when the process starts")
+	}
+	withController(t, func(t *testing.T, w *world) {
 		w.create("front", others)
-		later(time.Minute)
-		w.fails(errNoCloud)
-		later(time.Hour)
+		advance(time.Minute)
+		w.failAll(errNoCloud)
+		advance(time.Hour)
 		w.delete("front")
-		later(time.Minute)
-		w.fails(nil)
-		later(time.Hour)
+		advance(time.Minute)
+		w.failAll(nil)
+		advance(time.Hour)
 	})
 }
 
-func TestWorkersShareTheWorkButNoNetwork(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+func TestWorkersNeverShareANetwork(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex
-		now, most := 0, 0
-		w.meets(func(context.Context) error {
+		running, maxRunning := 0, 0
+		w.intercept(func(context.Context) error {
 			mu.Lock()
-			now++
-			most = max(most, now)
+			running++
+			maxRunning = max(maxRunning, running)
 			mu.Unlock()
 			time.Sleep(time.Second)
 			mu.Lock()
-			now--
+			running--
 			mu.Unlock()
 			return errNoCloud
 		})
 		w.create("front")
 		for i := range 20 {
-			later(300 * time.Millisecond)
+			advance(300 * time.Millisecond)
 			w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = fmt.Sprintf("10.0.0.%d", 2+i) })
 		}
-		require.Equal(t, 1, most)
+		require.Equal(t, 1, maxRunning)
 		w.create("back")
 		w.create("middle")
-		later(10 * time.Second)
-		require.Equal(t, 2, most)
+		advance(10 * time.Second)
+		require.Equal(t, 2, maxRunning)
 	})
 }

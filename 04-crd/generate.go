@@ -1,9 +1,8 @@
 package crd
 
-// What is generated from apis/samplecrd/v1: the rest of the types' own package, the rest of a client, and the
-// CustomResourceDefinition. "make generate" runs these lines, in this order.
-// controller-gen also makes the apply configurations, because it gives them the types' schema. Without it, the fake
-// client refuses the types.
+// "make generate" runs these commands in this order. They generate, from the types in apis/samplecrd/v1, their deep
+// copies, apply configurations, a clientset, listers, informers, and the CustomResourceDefinition.
+// The apply configurations come from controller-gen because it includes the types' schema, which the fake clientset needs.
 
 //go:generate go tool -modfile=tools/go.mod deepcopy-gen --output-file zz_generated.deepcopy.go ./apis/samplecrd/v1
 //go:generate go tool -modfile=tools/go.mod controller-gen applyconfiguration paths=./apis/...

@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// Healthz answers whether the program can still answer.
+// Healthz responds with 200 as long as the process serves HTTP.
 func (c *Controller) Healthz(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 
-// Readyz answers whether the caches are filled and the workers at work.
+// Readyz responds with 200 while the workers run: from the first cache sync until shutdown begins. Otherwise with 503.
 func (c *Controller) Readyz(w http.ResponseWriter, _ *http.Request) {
 	if !c.ready.Load() {
-		http.Error(w, "not in step with the API server", http.StatusServiceUnavailable)
+		http.Error(w, "caches not synced, or shutting down", http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")

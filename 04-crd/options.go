@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Options are what a person may choose.
+// Options configure a Controller. All but Grace are required.
 type Options struct {
-	Namespace  string        // the only namespace whose Networks are looked at
-	Workers    int           // how many Networks are looked at, at the same time; at least 1
-	Backoff    time.Duration // the wait before a Network is tried again; it doubles each time
-	MaxBackoff time.Duration // the longest wait
-	Recheck    time.Duration // how long after a Network was found well it is looked at again, and for what is left of others, give or take a fifth
-	Grace      time.Duration // how long Run may take to finish what it is at, when it is told to stop
+	Namespace  string        // the controller reconciles the Networks of this namespace only
+	Workers    int           // how many Networks are reconciled concurrently
+	Backoff    time.Duration // wait before the first retry of a failed Network; doubles with each further failure
+	MaxBackoff time.Duration // upper limit of that wait
+	Recheck    time.Duration // interval, plus or minus a fifth, of the checks of a ready Network for drift, and of the sweep for orphans
+	Grace      time.Duration // how long in-flight work may continue after Run is told to stop
 }
 
-// Validate returns an error that says what has to be chosen differently.
+// Validate returns an error that names the flag to change, and to what.
 func (o Options) Validate() error {
 	switch {
 	case o.Namespace == "":
 		return errors.New("--namespace is missing; name the namespace of the Networks")
 	case o.Workers < 1:
-		return fmt.Errorf("--workers is %d; without at least 1, nothing is done", o.Workers)
+		return fmt.Errorf("--workers is %d; it must be at least 1", o.Workers)
 	case o.Backoff <= 0:
 		return fmt.Errorf("--backoff is %s; it must be more than 0", o.Backoff)
 	case o.MaxBackoff < o.Backoff:

@@ -7,24 +7,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ownWrites remembers what we wrote and our cache may not have seen. Between our write and the moment when
-// the watch brings it, the cache still shows the object as it was; who acts on that does the same again.
+// ownWrites is a read-your-own-writes guard. Until the watch delivers a write of the controller, the cache still has the
+// object as it was before, and a reconcile that acts on that does the same thing twice.
 type ownWrites struct {
 	mu   sync.Mutex
-	last map[cache.ObjectName]string // resourceVersion of our last write, if no cache was seen to have it
+	last map[cache.ObjectName]string // resourceVersion of the last write; removed once the store has it
 }
 
 func newOwnWrites() *ownWrites { return &ownWrites{last: map[cache.ObjectName]string{}} }
 
-// wrote is to be told of each write, and of the resourceVersion that the API server answered it with.
+// wrote records a write. resourceVersion is that of the API server's response.
 func (w *ownWrites) wrote(key cache.ObjectName, resourceVersion string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last[key] = resourceVersion
 }
 
-// seenBy says whether what we wrote to the object has reached the store. Resource versions of one
-// resource can be compared, and a store that has seen one has seen all before it.
+// seenBy reports whether the controller's last write to the object has reached the store. The resourceVersions of one
+// resource are ordered, and a store at one of them has seen all earlier ones. If the store reports none, as with a fake
+// clientset or with client-go's AtomicFIFO feature off, there is nothing to compare and seenBy returns true.
 func (w *ownWrites) seenBy(store interface{ LastStoreSyncResourceVersion() string }, key cache.ObjectName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,6 +37,6 @@ func (w *ownWrites) seenBy(store interface{ LastStoreSyncResourceVersion() strin
 	if err == nil && order < 0 {
 		return false
 	}
-	delete(w.last, key) // or they cannot be compared, as with a fake API server
+	delete(w.last, key)
 	return true
 }

@@ -10,14 +10,15 @@ import (
 	samplecrdv1 "example.com/controllers/crd/apis/samplecrd/v1"
 )
 
-// sweep deletes what was made for Networks that are gone. The cloud may have made it so late that nobody waited
-// for it any more, or somebody may have taken our finalizer off. Or the API server let a Network go that had no
-// finalizer when it looked, and got ours before it was gone: https://github.com/kubernetes/kubernetes/issues/77988.
+// sweep deletes orphans: what exists in the backend for Networks that no longer exist. An orphan is left when the cloud
+// completes a creation after the controller has given up on it, when somebody removes the finalizer by hand, or when the
+// API server deletes a Network in the very moment in which it gets the finalizer:
+// https://github.com/kubernetes/kubernetes/issues/77988.
 func (c *Controller) sweep(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	owners, err := c.backend.Owners(ctx)
 	if err != nil {
-		logger.Error(err, "Failed to look for what is left of Networks that are gone, will try again")
+		logger.Error(err, "Failed to list the owners of networks in the cloud, will retry")
 		return
 	}
 	for _, owner := range owners {
@@ -25,30 +26,30 @@ func (c *Controller) sweep(ctx context.Context) {
 			return
 		}
 		logger := klog.LoggerWithValues(logger, "network", owner.Namespace+"/"+owner.Name, "uid", owner.UID)
-		gone, err := c.isGone(ctx, owner)
-		if err == nil && gone {
+		orphaned, err := c.isOrphaned(ctx, owner)
+		if err == nil && orphaned {
 			err = c.backend.Delete(ctx, &samplecrdv1.Network{ObjectMeta: metav1.ObjectMeta{
 				Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID,
 			}})
 			if err == nil {
-				logger.Info("What was left of a Network that is gone is gone, too")
+				logger.Info("Deleted an orphaned network in the cloud")
 			}
 		}
 		if err != nil {
-			logger.Error(err, "Failed to delete what is left of a Network that may be gone, will try again")
+			logger.Error(err, "Failed to delete a network in the cloud that may be orphaned, will retry")
 		}
 	}
 }
 
-// isGone says whether a Network is no more. Our cache may not know it yet, so only the API server is believed. A
-// UID does not come back.
-func (c *Controller) isGone(ctx context.Context, owner Owner) (bool, error) {
+// isOrphaned reports whether the owner no longer exists. That the cache does not have it is not enough, since the cache
+// may be stale; only the API server knows. UIDs are never reused.
+func (c *Controller) isOrphaned(ctx context.Context, owner Owner) (bool, error) {
 	if cached, err := c.networks.Lister().Networks(owner.Namespace).Get(owner.Name); err == nil && cached.UID == owner.UID {
 		return false, nil
 	}
-	there, err := c.client.SamplecrdV1().Networks(owner.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	existing, err := c.client.SamplecrdV1().Networks(owner.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	return err == nil && there.UID != owner.UID, err
+	return err == nil && existing.UID != owner.UID, err
 }

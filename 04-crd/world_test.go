@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -38,49 +35,24 @@ import (
 	"example.com/controllers/crd/generated/clientset/versioned/fake"
 )
 
-// mutationDetector has client-go compare what is in its caches with what it put there, once a second.
-const mutationDetector = "KUBE_CACHE_MUTATION_DETECTOR"
-
 func TestMain(m *testing.M) {
-	// client-go has read it before we get here, so without it, begin again.
-	if on, _ := strconv.ParseBool(os.Getenv(mutationDetector)); !on {
-		program, err := os.Executable()
-		if err == nil {
-			os.Setenv(mutationDetector, "true")
-			err = syscall.Exec(program, os.Args, os.Environ())
-		}
-		fmt.Fprintf(os.Stderr, "set %s=true to run these tests: %v\n", mutationDetector, err)
-		os.Exit(1)
-	}
-	klog.SetLogger(klog.Logger{}) // what does not go to a test's own log: that the detector costs memory
-	// The other handler waits since the last error, which may be years away in the virtual time of another test.
+	klog.SetLogger(klog.Logger{}) // drops what is not logged to a test's own logger: a warning of the mutation detector
+	// The second default handler waits until a millisecond after the last error, which in another test's virtual time
+	// can be years away.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	goleak.VerifyTestMain(m)
 }
 
-func TestTheMutationDetectorIsOn(t *testing.T) {
-	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)
-	os.Stdout = nil // It prints what was changed, which is long.
-
-	detector := cache.NewCacheMutationDetector("Networks") // Each informer of a factory makes itself one.
-	network := &samplecrdv1.Network{}
-	detector.AddObject(network)
-	network.Labels = map[string]string{"seen": "yes"}
-	ended := make(chan struct{})
-	close(ended)
-	require.PanicsWithValue(t, "cache Networks modified", func() { detector.Run(ended) })
-}
-
 const namespace = "shop"
 
-// cloud is a backend that has a network for each UID.
+// cloud is a backend in memory.
 type cloud struct {
-	check func(verb string, n *samplecrdv1.Network) // is called before each call
+	check func(verb string, n *samplecrdv1.Network) // called before each call
 
-	mu      sync.Mutex
-	trouble func(context.Context) error // what a call meets on its way; nil for nothing
-	there   map[crd.Owner]string        // the gateway of each network
-	calls   []call
+	mu       sync.Mutex
+	hook     func(context.Context) error // called with each call; its error fails the call; nil for none
+	networks map[crd.Owner]string        // gateways
+	calls    []call                      // since takeCalls was called last
 }
 
 type call struct {
@@ -97,22 +69,22 @@ func (c *cloud) begin(ctx context.Context, verb string, n *samplecrdv1.Network) 
 	c.check(verb, n)
 	c.mu.Lock()
 	c.calls = append(c.calls, call{verb, n.Name, time.Now()})
-	trouble := c.trouble
+	hook := c.hook
 	c.mu.Unlock()
-	if trouble == nil {
+	if hook == nil {
 		return nil
 	}
-	return trouble(ctx)
+	return hook(ctx)
 }
 
-func (c *cloud) Ensure(ctx context.Context, n *samplecrdv1.Network) (crd.Made, error) {
+func (c *cloud) Ensure(ctx context.Context, n *samplecrdv1.Network) (crd.IDs, error) {
 	if err := c.begin(ctx, "ensure", n); err != nil {
-		return crd.Made{}, err
+		return crd.IDs{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.there[ownerOf(n)] = n.Spec.Gateway
-	return crd.Made{NetworkID: "n-" + string(n.UID), SubnetID: "s-" + string(n.UID)}, nil
+	c.networks[ownerOf(n)] = n.Spec.Gateway
+	return crd.IDs{NetworkID: "n-" + string(n.UID), SubnetID: "s-" + string(n.UID)}, nil
 }
 
 func (c *cloud) Delete(ctx context.Context, n *samplecrdv1.Network) error {
@@ -121,48 +93,48 @@ func (c *cloud) Delete(ctx context.Context, n *samplecrdv1.Network) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.there, ownerOf(n))
+	delete(c.networks, ownerOf(n))
 	return nil
 }
 
-// Owners is asked now and then, and is not among the calls.
+// Owners is not recorded as a call.
 func (c *cloud) Owners(ctx context.Context) ([]crd.Owner, error) {
 	c.mu.Lock()
-	trouble := c.trouble
+	hook := c.hook
 	c.mu.Unlock()
-	if trouble != nil {
-		if err := trouble(ctx); err != nil {
+	if hook != nil {
+		if err := hook(ctx); err != nil {
 			return nil, err
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	owners := slices.Collect(maps.Keys(c.there))
+	owners := slices.Collect(maps.Keys(c.networks))
 	slices.SortFunc(owners, func(a, b crd.Owner) int { return cmp.Compare(a.UID, b.UID) })
 	return owners, nil
 }
 
-// leave puts something there of which nobody in the cluster speaks.
-func (c *cloud) leave(name string, uid types.UID) {
+// addOrphan adds a network to the cloud that the controller under test did not create.
+func (c *cloud) addOrphan(name string, uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.there[crd.Owner{Namespace: namespace, Name: name, UID: uid}] = "10.0.0.1"
+	c.networks[crd.Owner{Namespace: namespace, Name: name, UID: uid}] = "10.0.0.1"
 }
 
-// meets makes all calls meet with trouble.
-func (c *cloud) meets(trouble func(context.Context) error) {
+// intercept has hook called with each call.
+func (c *cloud) intercept(hook func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.trouble = trouble
+	c.hook = hook
 }
 
-// fails makes all calls fail; not, if the error is nil.
-func (c *cloud) fails(with error) { c.meets(func(context.Context) error { return with }) }
+// failAll makes all calls fail with err, or succeed if err is nil.
+func (c *cloud) failAll(err error) { c.intercept(func(context.Context) error { return err }) }
 
-// refusesDifferently makes all calls fail with a refusal whose message has a number, as that of a request.
-func (c *cloud) refusesDifferently() {
+// refuseWithRequestIDs makes all calls fail with a refusal whose message is different each time.
+func (c *cloud) refuseWithRequestIDs() {
 	var requests atomic.Int64
-	c.meets(func(context.Context) error {
+	c.intercept(func(context.Context) error {
 		return &crd.RefusedError{Reason: samplecrdv1.ReasonQuotaExceeded, Message: fmt.Sprintf("no more networks (req-%d)", requests.Add(1))}
 	})
 }
@@ -172,21 +144,21 @@ func (c *cloud) gateways() map[types.UID]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gateways := map[types.UID]string{}
-	for owner, gateway := range c.there {
+	for owner, gateway := range c.networks {
 		gateways[owner.UID] = gateway
 	}
 	return gateways
 }
 
-// lose takes away all that is there, behind the controller's back.
-func (c *cloud) lose() {
+// loseAll deletes all networks, as somebody else could.
+func (c *cloud) loseAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	clear(c.there)
+	clear(c.networks)
 }
 
-// took returns the calls since it was asked last.
-func (c *cloud) took() []call {
+// takeCalls returns the calls since it was called last.
+func (c *cloud) takeCalls() []call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	calls := c.calls
@@ -194,7 +166,7 @@ func (c *cloud) took() []call {
 	return calls
 }
 
-// verbs returns what the calls were, without those that repeat the one before.
+// verbs returns the verbs of the calls, with repetitions removed.
 func verbs(calls []call) []string {
 	verbs := []string{}
 	for _, call := range calls {
@@ -203,17 +175,17 @@ func verbs(calls []call) []string {
 	return slices.Compact(verbs)
 }
 
-// pauses returns the times between the calls.
-func pauses(calls []call) []time.Duration {
-	var pauses []time.Duration
+// intervals returns the times between consecutive calls.
+func intervals(calls []call) []time.Duration {
+	var between []time.Duration
 	for i := 1; i < len(calls); i++ {
-		pauses = append(pauses, calls[i].at.Sub(calls[i-1].at))
+		between = append(between, calls[i].at.Sub(calls[i-1].at))
 	}
-	return pauses
+	return between
 }
 
-// taking returns a trouble with which a call takes time, if nobody gives up on it.
-func taking(d time.Duration) func(context.Context) error {
+// takes returns a hook that makes a call take that long, or until its context ends.
+func takes(d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
 		case <-time.After(d):
@@ -224,23 +196,22 @@ func taking(d time.Duration) func(context.Context) error {
 	}
 }
 
-// world is an API server and a cloud, in virtual time. The fake clientset alone has no resourceVersions, no
-// generations and no preconditions, an object that is deleted is gone at once, and a watch is never late. Of
-// that, the world adds what informers and the controller rely on. It also checks what must hold at any time:
-// the controller acts on nothing older than its own writes, nothing is made without the finalizer, and the
-// finalizer stays while something is there.
+// world is an API server and a cloud in virtual time. A fake clientset has no resourceVersions, generations,
+// preconditions or finalizers, and its watches are never late; world adds what informers and the controller rely on. It
+// also checks invariants: the controller does not act on an object that is older than its own last write, it creates
+// nothing in the cloud before the finalizer is stored, and it keeps the finalizer until the cloud has deleted everything.
 type world struct {
-	*fake.Clientset // Its actions are the controller's.
+	*fake.Clientset // its actions are the controller's requests
 	*cloud
 	t          *testing.T
 	kube       *kubefake.Clientset
 	options    crd.Options
-	controller *crd.Controller      // the one that was run last
-	wrote      map[types.UID]string // resourceVersion of the controller's last write
-	busy       int                  // the controller's writes in this instant
-	instant    time.Time            // that one
-	late       atomic.Value         // chan struct{}; when it is closed, the watch goes on
-	log        ktesting.Buffer
+	controller *crd.Controller      // the one that run started last
+	wrote      map[types.UID]string // resourceVersion of the controller's last write, where it got the response
+	instant    time.Time            // of the last write
+	busy       int                  // number of writes in that instant of virtual time
+	late       atomic.Value         // chan struct{}; the watch delivers no events until it is closed
+	log        ktesting.Buffer      // of the controller that run started last
 }
 
 var (
@@ -250,7 +221,7 @@ var (
 
 func newWorld(t *testing.T) *world {
 	w := &world{
-		Clientset: fake.NewClientset(), cloud: &cloud{there: map[crd.Owner]string{}}, kube: kubefake.NewClientset(), t: t,
+		Clientset: fake.NewClientset(), cloud: &cloud{networks: map[crd.Owner]string{}}, kube: kubefake.NewClientset(), t: t,
 		options: crd.Options{
 			Namespace: namespace, Workers: 2, Grace: 10 * time.Second,
 			Backoff: 100 * time.Millisecond, MaxBackoff: time.Minute, Recheck: 10 * time.Minute,
@@ -264,7 +235,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// run runs the controller, and returns what stops it.
+// run starts a controller and returns a function that stops it and waits until it has ended.
 func (w *world) run() (stop func()) {
 	w.t.Helper()
 	logger := ktesting.NewLogger(w.t, ktesting.NewConfig(ktesting.BufferLogs(true)))
@@ -285,24 +256,24 @@ func (w *world) run() (stop func()) {
 	}
 }
 
-// inWorld plays a story in virtual time, with the controller at work.
-func inWorld(t *testing.T, story func(t *testing.T, w *world)) {
+// withController runs a test in virtual time while a controller runs.
+func withController(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		stop := w.run()
 		defer stop()
-		story(t, w)
+		test(t, w)
 	})
 }
 
-// later lets virtual time pass.
-func later(d time.Duration) {
+// advance advances virtual time and waits until all goroutines are idle.
+func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// get returns a Network as it is, which the cache may not know yet.
+// get returns a Network as the API server has it.
 func (w *world) get(name string) (*samplecrdv1.Network, error) {
 	object, err := w.Tracker().Get(resource, namespace, name)
 	if err != nil {
@@ -311,8 +282,8 @@ func (w *world) get(name string) (*samplecrdv1.Network, error) {
 	return object.(*samplecrdv1.Network), nil
 }
 
-// now returns a Network as it is, and its condition.
-func (w *world) now(name string) (*samplecrdv1.Network, metav1.Condition) {
+// current returns a Network as the API server has it, and its condition.
+func (w *world) current(name string) (*samplecrdv1.Network, metav1.Condition) {
 	w.t.Helper()
 	n, err := w.get(name)
 	require.NoError(w.t, err)
@@ -330,7 +301,7 @@ func (w *world) nextResourceVersion() string {
 	return strconv.Itoa(last + 1)
 }
 
-// create creates a Network, as a person does. Its UID is its name.
+// create creates a Network as a user would. Its UID is its name.
 func (w *world) create(name string, finalizers ...string) {
 	w.t.Helper()
 	w.Lock()
@@ -345,7 +316,7 @@ func (w *world) create(name string, finalizers ...string) {
 	require.NoError(w.t, w.Tracker().Create(resource, n, namespace))
 }
 
-// change changes a Network, as others do.
+// change updates a Network as a user, or another controller, would.
 func (w *world) change(name string, change func(n *samplecrdv1.Network)) {
 	w.t.Helper()
 	w.Lock()
@@ -362,13 +333,13 @@ func (w *world) change(name string, change func(n *samplecrdv1.Network)) {
 	require.NoError(w.t, w.collect(n))
 }
 
-// delete deletes a Network. It stays until it has no finalizers.
+// delete requests the deletion of a Network. As in an API server, it exists as long as it has finalizers.
 func (w *world) delete(name string) {
 	w.t.Helper()
 	w.change(name, func(n *samplecrdv1.Network) { n.DeletionTimestamp = new(metav1.Now()) })
 }
 
-// collect removes a Network that is deleted and that nobody wants to keep.
+// collect removes a Network whose deletion was requested and that has no finalizers.
 func (w *world) collect(n *samplecrdv1.Network) error {
 	if !isGone(n) {
 		return nil
@@ -378,26 +349,26 @@ func (w *world) collect(n *samplecrdv1.Network) error {
 
 func isGone(n *samplecrdv1.Network) bool { return n.DeletionTimestamp != nil && len(n.Finalizers) == 0 }
 
-// answerPatch does what is the controller's way to write.
+// answerPatch is a reactor for patches and applies.
 func (w *world) answerPatch(action clienttesting.Action) (bool, runtime.Object, error) {
-	// While it writes again and again, virtual time stands still.
+	// A hot loop never lets virtual time advance, so the test would hang.
 	if now := time.Now(); now != w.instant && w.busy <= 20 {
 		w.instant, w.busy = now, 0
 	}
 	if w.busy++; w.busy > 20 {
-		w.t.Error("it writes again and again")
+		w.t.Error("hot loop: more than 20 writes in one instant")
 		return true, nil, apierrors.NewTooManyRequests("slow down", 1)
 	}
 	request := action.(clienttesting.PatchActionImpl)
 	before, err := w.get(request.Name)
 	if err != nil {
-		return true, nil, err // Apply to a subresource does not create.
+		return true, nil, err // an apply to a subresource does not create the object
 	}
 	var patch map[string]any
 	assert.NoError(w.t, json.Unmarshal(request.Patch, &patch))
 	metadata, _ := patch["metadata"].(map[string]any)
 	if uid := metadata["uid"]; uid != nil && uid != string(before.UID) {
-		return true, nil, apierrors.NewConflict(resource.GroupResource(), request.Name, errors.New("the UID is another"))
+		return true, nil, apierrors.NewConflict(resource.GroupResource(), request.Name, errors.New("the UID differs"))
 	}
 	if version := metadata["resourceVersion"]; version != nil && version != before.ResourceVersion {
 		return true, nil, apierrors.NewConflict(resource.GroupResource(), request.Name, errors.New("it has been changed"))
@@ -412,29 +383,29 @@ func (w *world) answerPatch(action clienttesting.Action) (bool, runtime.Object, 
 	after := object.(*samplecrdv1.Network)
 	w.wrote[after.UID] = after.ResourceVersion
 	if request.Subresource == "" {
-		assert.Equal(w.t, before.Status, after.Status, "the status is a resource of its own")
+		assert.Equal(w.t, before.Status, after.Status, "a write to the main resource must not change the status")
 	}
 	if slices.Contains(before.Finalizers, crd.Finalizer) && !slices.Contains(after.Finalizers, crd.Finalizer) {
-		assert.NotContains(w.t, w.gateways(), after.UID, "the finalizer is taken off, and something is there")
+		assert.NotContains(w.t, w.gateways(), after.UID, "the finalizer was removed before the network was deleted")
 	}
 	return true, after, w.collect(after)
 }
 
-// checkCall checks what must hold when the controller turns to the cloud.
+// checkCall checks the invariants at a call to the cloud.
 func (w *world) checkCall(verb string, n *samplecrdv1.Network) {
-	there, err := w.get(n.Name)
-	isThere := err == nil && there.UID == n.UID && there.DeletionTimestamp == nil
+	existing, err := w.get(n.Name)
+	isAlive := err == nil && existing.UID == n.UID && existing.DeletionTimestamp == nil
 	w.RLock()
 	defer w.RUnlock()
 	if verb == "delete" {
-		assert.False(w.t, isThere, "it deletes what is a Network's that is there")
+		assert.False(w.t, isAlive, "deletes the network of a Network that exists")
 		return
 	}
 	if wrote := w.wrote[n.UID]; wrote != "" {
-		assert.False(w.t, older(n.ResourceVersion, wrote), "it acts on what it has changed itself since")
+		assert.False(w.t, older(n.ResourceVersion, wrote), "acts on a cache that is older than its own last write")
 	}
 	if n.DeletionTimestamp == nil {
-		assert.Contains(w.t, n.Finalizers, crd.Finalizer, "something is made, and nothing keeps the Network")
+		assert.Contains(w.t, n.Finalizers, crd.Finalizer, "creates a network for a Network without the finalizer")
 	}
 }
 
@@ -444,8 +415,8 @@ func older(version, than string) bool {
 	return a < b
 }
 
-// answerWatch opens a watch that may be late. Of a Network that goes, the tracker brings a change first,
-// which an API server does not.
+// answerWatch opens a watch that can be delayed. When the last finalizer is removed, the tracker sends a MODIFIED event
+// before the DELETED event; an API server does not, so it is dropped.
 func (w *world) answerWatch(action clienttesting.Action) (bool, watch.Interface, error) {
 	request := action.(clienttesting.WatchActionImpl)
 	from, err := w.Tracker().Watch(resource, request.GetNamespace(), request.ListOptions)
@@ -481,23 +452,23 @@ func (w *world) answerWatch(action clienttesting.Action) (bool, watch.Interface,
 	return true, to, nil
 }
 
-// delayWatch makes the watch bring nothing, until it is told to go on.
-func (w *world) delayWatch() (goOn func()) {
+// delayWatch holds all events of the watch back until resume is called.
+func (w *world) delayWatch() (resume func()) {
 	late := make(chan struct{})
 	w.late.Store(late)
 	return func() { close(late) }
 }
 
-// bringOne makes a watch that is late bring one event.
-func (w *world) bringOne(goOn func()) (goOnWithTheRest func()) {
+// deliverOne delivers one event of a delayed watch.
+func (w *world) deliverOne(resume func()) (resumeRest func()) {
 	synctest.Wait()
-	later := w.delayWatch()
-	goOn()
+	next := w.delayWatch()
+	resume()
 	synctest.Wait()
-	return later
+	return next
 }
 
-// fail makes the first requests fail. If they are done nevertheless, only the answer is lost.
+// fail makes the next requests fail. If done is true, the API server carries them out and only the response is lost.
 func (w *world) fail(verb, subresource string, times int, done bool, err error) {
 	w.PrependReactor(verb, "networks", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != subresource || times == 0 {
@@ -509,17 +480,17 @@ func (w *world) fail(verb, subresource string, times int, done bool, err error) 
 			if _, _, err := w.answerPatch(action); err != nil {
 				return true, nil, err
 			}
-			w.wrote = wrote // The controller does not know.
+			w.wrote = wrote // the controller does not know that it was written
 		}
 		return true, nil, err
 	})
 }
 
-// delay makes requests take time.
+// delay makes requests with that verb take that long.
 func (w *world) delay(verb string, d time.Duration) {
 	w.PrependReactor(verb, "networks", func(clienttesting.Action) (bool, runtime.Object, error) {
-		// The fake clientset answers one request at a time, and virtual time stands still while
-		// somebody waits for a lock.
+		// The fake clientset holds a lock while it serves a request, and virtual time does not advance while a goroutine
+		// waits for a lock.
 		w.Unlock()
 		time.Sleep(d)
 		w.Lock()
@@ -527,7 +498,7 @@ func (w *world) delay(verb string, d time.Duration) {
 	})
 }
 
-// slowToStop makes the watch take time to end.
+// slowToStop makes stopping the watch take that long.
 func (w *world) slowToStop(d time.Duration) {
 	w.PrependWatchReactor("networks", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		handled, quick, err := w.answerWatch(action)
@@ -545,13 +516,14 @@ func (s slowWatch) Stop() {
 	s.Interface.Stop()
 }
 
-// refuse makes all requests of that kind fail.
+// refuse makes all requests with that verb fail.
 func (w *world) refuse(verb string, err error) {
 	w.PrependReactor(verb, "networks", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 }
 
-// writes counts the controller's writes to Networks, by verb and subresource, and forgets them.
-func (w *world) writes() map[string]int {
+// takeWrites counts the controller's requests for Networks since it was called last, by verb and subresource, without
+// lists and watches.
+func (w *world) takeWrites() map[string]int {
 	writes := map[string]int{}
 	for _, action := range w.Actions() {
 		if verb := action.GetVerb(); verb != "list" && verb != "watch" {
@@ -562,22 +534,22 @@ func (w *world) writes() map[string]int {
 	return writes
 }
 
-// announced returns the Events, in order.
-func (w *world) announced() []string {
+// events returns all Events, in order.
+func (w *world) events() []string {
 	w.t.Helper()
 	list, err := w.kube.EventsV1().Events(namespace).List(w.t.Context(), metav1.ListOptions{})
 	require.NoError(w.t, err)
 	lines := []string{}
 	for _, event := range list.Items {
-		require.Nil(w.t, event.Series, "it is said again and again: %s", event.Note)
+		require.Nil(w.t, event.Series, "it is eventsBefore again and again: %s", event.Note)
 		require.Equal(w.t, "Network", event.Regarding.Kind)
 		lines = append(lines, fmt.Sprintf("%s %s %s: %s", event.Regarding.Name, event.Type, event.Reason, event.Note))
 	}
 	return lines
 }
 
-// complaints returns the errors of the log.
-func (w *world) complaints() []string {
+// loggedErrors returns the errors that the controller has logged.
+func (w *world) loggedErrors() []string {
 	lines := []string{}
 	for _, entry := range w.log.Data() {
 		if entry.Type == ktesting.LogError {

@@ -1,8 +1,8 @@
-// Package neutron makes Networks in an OpenStack cloud.
+// Package neutron is the backend that creates networks in an OpenStack cloud.
 //
-// For a Network there is one network there, with one subnet. The names of both have the Network's UID in them. In
-// Neutron a name need not be unique, but nobody else has a reason to take this one, and it is there from the moment
-// of creation. So whoever was not told what became of a creation can look for it. Tags cannot be given at creation.
+// Each Network gets one network with one subnet. The names of both contain the Network's UID. Names in Neutron are not
+// unique, but nobody else has a reason to choose this one, and a network has its name from the moment of its creation. So
+// after a creation whose response was lost, the network can be found by its name. Tags cannot be set at creation.
 package neutron
 
 import (
@@ -28,45 +28,46 @@ import (
 
 // Cloud is a [crd.Backend].
 type Cloud struct {
-	// Client is of the service "network".
+	// Client is for the service "network".
 	Client *gophercloud.ServiceClient
-	// Owner is what tells our networks from those of another cluster in the same project: the UID of the namespace.
+	// Owner is part of the name of each network, so that several clusters can share a project. It is the UID of the
+	// Networks' namespace. Required.
 	Owner types.UID
 }
 
-// Ensure implements [crd.Backend]. It asks three times to make a network, and twice to see that all is well.
-func (c *Cloud) Ensure(ctx context.Context, n *samplecrdv1.Network) (crd.Made, error) {
-	there, err := c.ours(ctx, n)
+// Ensure implements [crd.Backend]. It makes three requests to create a network with its subnet, and two to find that
+// nothing has to be changed.
+func (c *Cloud) Ensure(ctx context.Context, n *samplecrdv1.Network) (crd.IDs, error) {
+	existing, err := c.findNetworks(ctx, n)
 	if err != nil {
-		return crd.Made{}, err
+		return crd.IDs{}, err
 	}
-	if len(there) == 0 {
+	if len(existing) == 0 {
 		network, err := networks.Create(ctx, c.Client, networks.CreateOpts{Name: c.name(n), Description: description(n)}).Extract()
 		if err != nil {
-			return crd.Made{}, explain("create network", n, err)
+			return crd.IDs{}, explain("create network", n, err)
 		}
 		subnetID, err := c.createSubnet(ctx, n, network.ID)
-		return crd.Made{NetworkID: network.ID, SubnetID: subnetID}, err
+		return crd.IDs{NetworkID: network.ID, SubnetID: subnetID}, err
 	}
-	// There are more than one if the reply to a creation was so late that we did not wait for it.
-	for _, tooMuch := range there[1:] {
-		if err := c.deleteNetwork(ctx, n, tooMuch); err != nil {
-			return crd.Made{}, err
+	// There are duplicates if the cloud completed a creation after the controller had given up on it.
+	for _, duplicate := range existing[1:] {
+		if err := c.deleteNetwork(ctx, n, duplicate); err != nil {
+			return crd.IDs{}, err
 		}
 	}
-	network := there[0]
-	made := crd.Made{NetworkID: network.ID}
-	made.SubnetID, err = c.ensureSubnet(ctx, n, network.ID)
-	return made, err
+	ids := crd.IDs{NetworkID: existing[0].ID}
+	ids.SubnetID, err = c.ensureSubnet(ctx, n, ids.NetworkID)
+	return ids, err
 }
 
 // Delete implements [crd.Backend].
 func (c *Cloud) Delete(ctx context.Context, n *samplecrdv1.Network) error {
-	there, err := c.ours(ctx, n)
+	existing, err := c.findNetworks(ctx, n)
 	if err != nil {
 		return err
 	}
-	for _, network := range there {
+	for _, network := range existing {
 		if err := c.deleteNetwork(ctx, n, network); err != nil {
 			return err
 		}
@@ -74,12 +75,12 @@ func (c *Cloud) Delete(ctx context.Context, n *samplecrdv1.Network) error {
 	return nil
 }
 
-// Owners implements [crd.Backend]. It asks once.
+// Owners implements [crd.Backend]. It makes one request.
 func (c *Cloud) Owners(ctx context.Context) ([]crd.Owner, error) {
 	if c.Owner == "" {
 		return nil, errNoOwner
 	}
-	all, err := c.list(ctx, networks.ListOpts{})
+	all, err := c.listNetworks(ctx, networks.ListOpts{})
 	if err != nil {
 		return nil, fmt.Errorf("list networks: %w", err)
 	}
@@ -95,7 +96,7 @@ func (c *Cloud) Owners(ctx context.Context) ([]crd.Owner, error) {
 	return owners, nil
 }
 
-func (c *Cloud) list(ctx context.Context, which networks.ListOpts) ([]networks.Network, error) {
+func (c *Cloud) listNetworks(ctx context.Context, which networks.ListOpts) ([]networks.Network, error) {
 	pages, err := networks.List(c.Client, which).AllPages(ctx)
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func (c *Cloud) list(ctx context.Context, which networks.ListOpts) ([]networks.N
 	return networks.ExtractNetworks(pages)
 }
 
-var errNoOwner = errors.New("nobody said whose networks are ours; set Owner")
+var errNoOwner = errors.New("the Cloud has no Owner, so its networks cannot be told from others; set Owner")
 
 func (c *Cloud) prefix() string { return "kubernetes-" + string(c.Owner) + "-" }
 
@@ -111,24 +112,25 @@ func (c *Cloud) name(n *samplecrdv1.Network) string { return c.prefix() + string
 
 const descriptionPrefix = "Kubernetes Network "
 
-// description is for people. It is also what a network must have to be ours, should someone take our name.
+// description tells people what the network is for. A network belongs to n only if both its name and its description match.
 func description(n *samplecrdv1.Network) string {
 	return descriptionPrefix + n.Namespace + "/" + n.Name
 }
 
-// ours returns the networks that were made for a Network, the one to keep first.
-func (c *Cloud) ours(ctx context.Context, n *samplecrdv1.Network) ([]networks.Network, error) {
+// findNetworks returns the networks that belong to a Network. The first one is the one to keep: the one whose ID is in the
+// status, or else that with the lowest ID.
+func (c *Cloud) findNetworks(ctx context.Context, n *samplecrdv1.Network) ([]networks.Network, error) {
 	if n.UID == "" {
-		return nil, fmt.Errorf("network %s/%s has no UID", n.Namespace, n.Name) // and its name would be anybody's
+		return nil, fmt.Errorf("find networks of Network %s/%s: it has no UID", n.Namespace, n.Name) // all such Networks would share a name in the cloud
 	}
 	if c.Owner == "" {
 		return nil, errNoOwner
 	}
-	there, err := c.list(ctx, networks.ListOpts{Name: c.name(n), Description: description(n)})
+	existing, err := c.listNetworks(ctx, networks.ListOpts{Name: c.name(n), Description: description(n)})
 	if err != nil {
 		return nil, explain("list networks", n, err)
 	}
-	slices.SortFunc(there, func(a, b networks.Network) int {
+	slices.SortFunc(existing, func(a, b networks.Network) int {
 		switch n.Status.NetworkID {
 		case a.ID:
 			return -1
@@ -137,40 +139,40 @@ func (c *Cloud) ours(ctx context.Context, n *samplecrdv1.Network) ([]networks.Ne
 		}
 		return cmp.Compare(a.ID, b.ID)
 	})
-	return there, nil
+	return existing, nil
 }
 
-// ensureSubnet looks whether the subnet is there and has the gateway that it should have.
+// ensureSubnet creates the subnet, or changes its gateway, if it has to.
 func (c *Cloud) ensureSubnet(ctx context.Context, n *samplecrdv1.Network, networkID string) (id string, err error) {
-	there, err := c.subnets(ctx, n, subnets.ListOpts{NetworkID: networkID, Name: c.name(n)})
+	existing, err := c.listSubnets(ctx, n, subnets.ListOpts{NetworkID: networkID, Name: c.name(n)})
 	if err != nil {
 		return "", err
 	}
-	if len(there) == 0 {
+	if len(existing) == 0 {
 		return c.createSubnet(ctx, n, networkID)
 	}
-	subnet := there[0] // two cannot be: they would overlap
+	subnet := existing[0] // there is no second one: Neutron refuses overlapping subnets
 	if subnet.GatewayIP == n.Spec.Gateway {
 		return subnet.ID, nil
 	}
-	pools, err := poolsAround(n)
+	pools, err := allocationPools(n)
 	if err != nil {
 		return "", err
 	}
 	_, err = subnets.Update(ctx, c.Client, subnet.ID, subnets.UpdateOpts{
-		GatewayIP: &n.Spec.Gateway, AllocationPools: pools, // which must not have the new gateway in them
-		RevisionNumber: &subnet.RevisionNumber, // what was changed since we looked is looked at again
+		GatewayIP: &n.Spec.Gateway, AllocationPools: pools, // the pools must not contain the new gateway
+		RevisionNumber: &subnet.RevisionNumber, // a precondition: fails if the subnet has changed since it was listed
 	}).Extract()
 	return subnet.ID, explain("change the gateway of subnet", n, err)
 }
 
-func (c *Cloud) subnets(ctx context.Context, n *samplecrdv1.Network, which subnets.ListOpts) ([]subnets.Subnet, error) {
+func (c *Cloud) listSubnets(ctx context.Context, n *samplecrdv1.Network, which subnets.ListOpts) ([]subnets.Subnet, error) {
 	pages, err := subnets.List(c.Client, which).AllPages(ctx)
 	if err != nil {
 		return nil, explain("list subnets", n, err)
 	}
-	there, err := subnets.ExtractSubnets(pages)
-	return there, explain("list subnets", n, err)
+	all, err := subnets.ExtractSubnets(pages)
+	return all, explain("list subnets", n, err)
 }
 
 func (c *Cloud) createSubnet(ctx context.Context, n *samplecrdv1.Network, networkID string) (id string, err error) {
@@ -192,57 +194,57 @@ func (c *Cloud) createSubnet(ctx context.Context, n *samplecrdv1.Network, networ
 	return subnet.ID, nil
 }
 
-// deleteNetwork deletes a network that is ours, and its subnets, unless something that is not ours is in it.
+// deleteNetwork deletes a network and its subnet. It refuses if the network has subnets that somebody else created.
 func (c *Cloud) deleteNetwork(ctx context.Context, n *samplecrdv1.Network, network networks.Network) error {
-	isOurs := func(id string) bool { return id == n.Status.SubnetID }
-	if !slices.ContainsFunc(network.Subnets, func(id string) bool { return !isOurs(id) }) {
-		return c.reallyDelete(ctx, n, network)
+	isForeign := func(id string) bool { return id != n.Status.SubnetID }
+	if !slices.ContainsFunc(network.Subnets, isForeign) {
+		return c.deleteNow(ctx, n, network)
 	}
-	there, err := c.subnets(ctx, n, subnets.ListOpts{NetworkID: network.ID})
+	all, err := c.listSubnets(ctx, n, subnets.ListOpts{NetworkID: network.ID})
 	if err != nil {
 		return err
 	}
-	var others []string
-	for _, subnet := range there {
+	var foreign []string
+	for _, subnet := range all {
 		if subnet.Name != c.name(n) {
-			others = append(others, strings.TrimSpace(subnet.Name+" "+subnet.ID))
+			foreign = append(foreign, strings.TrimSpace(subnet.Name+" "+subnet.ID))
 		}
 	}
-	if len(others) > 0 {
+	if len(foreign) > 0 {
 		return &crd.RefusedError{Reason: samplecrdv1.ReasonInUse,
-			Message: "there are subnets of somebody else in the network; delete them first: " + strings.Join(others, ", ")}
+			Message: "the network has subnets that this controller did not create; delete them first: " + strings.Join(foreign, ", ")}
 	}
-	return c.reallyDelete(ctx, n, network)
+	return c.deleteNow(ctx, n, network)
 }
 
-// reallyDelete deletes a network with all its subnets. Neutron does not do it while there are ports.
-func (c *Cloud) reallyDelete(ctx context.Context, n *samplecrdv1.Network, network networks.Network) error {
-	// Unless it has changed since we looked: somebody's subnet in it would be deleted, too.
+// deleteNow deletes a network with all its subnets. Neutron refuses while ports use it.
+func (c *Cloud) deleteNow(ctx context.Context, n *samplecrdv1.Network, network networks.Network) error {
+	// A precondition: if the network has changed since it was listed, it may have a foreign subnet by now.
 	_, err := c.Client.Delete(ctx, c.Client.ServiceURL("networks", network.ID), &gophercloud.RequestOpts{
 		MoreHeaders: map[string]string{"If-Match": fmt.Sprintf("revision_number=%d", network.RevisionNumber)},
 	})
 	switch {
 	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
 		return nil
-	case kindOf(err) == "NetworkInUse":
+	case errorType(err) == "NetworkInUse":
 		return c.inUse(ctx, n, network.ID, err)
 	}
 	return explain("delete network", n, err)
 }
 
-// inUse names the ports that are in the way.
+// inUse returns a RefusedError that names the ports that use the network.
 func (c *Cloud) inUse(ctx context.Context, n *samplecrdv1.Network, networkID string, cause error) error {
 	pages, err := ports.List(c.Client, ports.ListOpts{NetworkID: networkID}).AllPages(ctx)
 	if err != nil {
 		return explain("list ports", n, err)
 	}
-	there, err := ports.ExtractPorts(pages)
+	all, err := ports.ExtractPorts(pages)
 	if err != nil {
 		return explain("list ports", n, err)
 	}
 	var names []string
-	for _, p := range there {
-		if p.DeviceOwner != "network:dhcp" {
+	for _, p := range all {
+		if p.DeviceOwner != "network:dhcp" { // Neutron deletes those itself
 			names = append(names, strings.TrimSpace(p.Name+" "+p.ID))
 		}
 	}
@@ -250,8 +252,8 @@ func (c *Cloud) inUse(ctx context.Context, n *samplecrdv1.Network, networkID str
 	return crd.InUse(names, cause)
 }
 
-// poolsAround are the addresses for ports: all but the gateway's.
-func poolsAround(n *samplecrdv1.Network) ([]subnets.AllocationPool, error) {
+// allocationPools returns the addresses that ports can get: all but the gateway's.
+func allocationPools(n *samplecrdv1.Network) ([]subnets.AllocationPool, error) {
 	prefix, err := netip.ParsePrefix(n.Spec.CIDR)
 	if err != nil {
 		return nil, &crd.RefusedError{Reason: samplecrdv1.ReasonRefused, Message: err.Error(), Err: err}
@@ -267,7 +269,7 @@ func poolsAround(n *samplecrdv1.Network) ([]subnets.AllocationPool, error) {
 	first, last := prefix.Addr().Next(), netip.Addr{}
 	last, _ = netip.AddrFromSlice(bytes)
 	if last.Is4() {
-		last = last.Prev() // that one is for broadcasts
+		last = last.Prev() // without the broadcast address
 	}
 	var pools []subnets.AllocationPool
 	if first.Less(gateway) {
@@ -279,38 +281,40 @@ func poolsAround(n *samplecrdv1.Network) ([]subnets.AllocationPool, error) {
 	return pools, nil
 }
 
-// explain says what was being done, and gives those errors a reason that are not gone if it is tried again.
-func explain(doing string, n *samplecrdv1.Network, err error) error {
+// explain adds to an error what was being done. If retrying will not help until somebody changes something, it returns a
+// RefusedError.
+func explain(action string, n *samplecrdv1.Network, err error) error {
 	if err == nil {
 		return nil
 	}
-	what, reason := neutronError(err), ""
+	body, reason := parseError(err), ""
 	switch {
-	case what.Type == "OverQuota":
+	case body.Type == "OverQuota":
 		reason = samplecrdv1.ReasonQuotaExceeded
-	case what.Type == "GatewayIpInUse":
+	case body.Type == "GatewayIpInUse":
 		reason = samplecrdv1.ReasonInUse
 	case gophercloud.ResponseCodeIs(err, http.StatusBadRequest), gophercloud.ResponseCodeIs(err, http.StatusForbidden),
 		gophercloud.ResponseCodeIs(err, http.StatusUnauthorized):
 		reason = samplecrdv1.ReasonRefused
 	}
-	doing = fmt.Sprintf("%s for %s/%s", doing, n.Namespace, n.Name)
+	action = fmt.Sprintf("%s for %s/%s", action, n.Namespace, n.Name)
 	if reason != "" {
-		return &crd.RefusedError{Reason: reason, Message: doing + ": " + cmp.Or(what.Message, err.Error()), Err: err}
+		return &crd.RefusedError{Reason: reason, Message: action + ": " + cmp.Or(body.Message, err.Error()), Err: err}
 	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return fmt.Errorf("%s: %w", action, err)
 }
 
-// problem is the body of Neutron's errors.
-type problem struct{ Type, Message string }
+// errorBody is what Neutron's error responses have in their body.
+type errorBody struct{ Type, Message string }
 
-func neutronError(err error) problem {
+// parseError returns the body of an error response, or an empty one if the response is not Neutron's.
+func parseError(err error) errorBody {
 	var unexpected gophercloud.ErrUnexpectedResponseCode
-	var body struct{ NeutronError problem }
+	var body struct{ NeutronError errorBody }
 	if errors.As(err, &unexpected) {
-		_ = json.Unmarshal(unexpected.Body, &body) // a proxy in between may answer anything
+		_ = json.Unmarshal(unexpected.Body, &body) // fails for the HTML page of a load balancer, for example
 	}
 	return body.NeutronError
 }
 
-func kindOf(err error) string { return neutronError(err).Type }
+func errorType(err error) string { return parseError(err).Type }

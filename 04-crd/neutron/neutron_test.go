@@ -132,7 +132,7 @@ func (w *world) subnets() []subnets.Subnet {
 	return all
 }
 
-func (w *world) ensure(n *samplecrdv1.Network) crd.Made {
+func (w *world) ensure(n *samplecrdv1.Network) crd.IDs {
 	w.Helper()
 	made, err := w.cloud.Ensure(w.Context(), n)
 	require.NoError(w, err)
@@ -141,12 +141,12 @@ func (w *world) ensure(n *samplecrdv1.Network) crd.Made {
 }
 
 // requireAsItShouldBe says that there is one network, with one subnet, and that they are n's.
-func (w *world) requireAsItShouldBe(n *samplecrdv1.Network, made crd.Made) {
+func (w *world) requireAsItShouldBe(n *samplecrdv1.Network, made crd.IDs) {
 	w.Helper()
 	all, subs := w.networks(), w.subnets()
 	require.Len(w, all, 1)
 	require.Len(w, subs, 1)
-	require.Equal(w, made, crd.Made{NetworkID: all[0].ID, SubnetID: subs[0].ID})
+	require.Equal(w, made, crd.IDs{NetworkID: all[0].ID, SubnetID: subs[0].ID})
 	require.Equal(w, all[0].ID, subs[0].NetworkID)
 	require.Equal(w, nameOf(n), all[0].Name)
 	require.Equal(w, "Kubernetes Network shop/n", all[0].Description)
@@ -214,7 +214,7 @@ func TestLost(t *testing.T) {
 					}
 					t.Fatal("it is not done at the third try")
 				}
-				var made crd.Made
+				var made crd.IDs
 				ensure := func() (err error) {
 					made, err = w.cloud.Ensure(t.Context(), n)
 					return err
@@ -281,7 +281,7 @@ func TestOfOthers(t *testing.T) {
 	for _, known := range []string{made.SubnetID, ""} {
 		n.Status.SubnetID = known
 		err = w.cloud.Delete(t.Context(), n)
-		require.EqualError(t, err, "there are subnets of somebody else in the network; delete them first: other "+other.ID)
+		require.EqualError(t, err, "the network has subnets that this controller did not create; delete them first: other "+other.ID)
 		requireReason(t, samplecrdv1.ReasonInUse, err)
 	}
 	require.Len(t, w.subnets(), 2)

@@ -31,7 +31,7 @@ type subnet struct {
 	NetworkID  string  `json:"network_id"`
 	IPVersion  int     `json:"ip_version"`
 	CIDR       string  `json:"cidr"`
-	GatewayIP  *string `json:"gateway_ip"` // null: there is none
+	GatewayIP  *string `json:"gateway_ip"` // nil: no gateway
 	Pools      []pool  `json:"allocation_pools"`
 	EnableDHCP bool    `json:"enable_dhcp"`
 }
@@ -40,7 +40,7 @@ func (*subnet) filters() []string {
 	return []string{"network_id", "ip_version", "cidr", "gateway_ip", "enable_dhcp"}
 }
 
-// pool is a range of addresses that ports may get, both ends of which are in it.
+// pool is a range of addresses that ports can get. Both ends are part of it.
 type pool struct {
 	Start string `json:"start"`
 	End   string `json:"end"`
@@ -48,7 +48,7 @@ type pool struct {
 
 func (p pool) String() string { return p.Start + "-" + p.End }
 
-// ends are the pool's addresses. They are not valid if it is none.
+// ends returns the pool's first and last address. They are the zero Addr if they cannot be parsed.
 func (p pool) ends() (start, end netip.Addr) {
 	start, _ = netip.ParseAddr(p.Start)
 	end, _ = netip.ParseAddr(p.End)
@@ -60,7 +60,7 @@ func (p pool) contains(a netip.Addr) bool {
 	return start.Compare(a) <= 0 && a.Compare(end) <= 0
 }
 
-func (s *Server) newSubnet(who caller, meta standard, given map[string]json.RawMessage) (object, error) {
+func (s *Server) newSubnet(from caller, meta standard, given map[string]json.RawMessage) (object, error) {
 	sub := &subnet{standard: meta, EnableDHCP: true}
 	err := errors.Join(set(given, "network_id", &sub.NetworkID), set(given, "ip_version", &sub.IPVersion),
 		set(given, "cidr", &sub.CIDR), set(given, "enable_dhcp", &sub.EnableDHCP))
@@ -72,7 +72,7 @@ func (s *Server) newSubnet(who caller, meta standard, given map[string]json.RawM
 	case sub.CIDR == "":
 		return nil, refuse(http.StatusBadRequest, "BadRequest", "Bad subnets request: a subnetpool must be specified in the absence of a cidr.")
 	}
-	if _, err := s.find(who, "networks", sub.NetworkID); err != nil {
+	if _, err := s.find(from, "networks", sub.NetworkID); err != nil {
 		return nil, err
 	}
 	prefix, err := netip.ParsePrefix(sub.CIDR)
@@ -94,12 +94,12 @@ func (s *Server) newSubnet(who caller, meta standard, given map[string]json.RawM
 	case sub.EnableDHCP && prefix.Addr().BitLen()-prefix.Bits() < 2:
 		return nil, invalidInput("Subnet has a prefix length that is incompatible with DHCP service enabled.")
 	}
-	for _, o := range s.those("subnets") {
+	for _, o := range s.objects("subnets") {
 		if other := o.(*subnet); other.NetworkID == sub.NetworkID && netip.MustParsePrefix(other.CIDR).Overlaps(prefix) {
 			return nil, invalidInput("Requested subnet with cidr: %s for network: %s overlaps with another subnet.", sub.CIDR, sub.NetworkID)
 		}
 	}
-	first := prefix.Addr() // in IPv6, any router of the subnet answers to it
+	first := prefix.Addr() // in IPv6, this is the subnet-router anycast address
 	if first.Is4() {
 		first = first.Next()
 	}
@@ -116,12 +116,12 @@ func (s *Server) changeSubnet(sub *subnet, given map[string]json.RawMessage) err
 	return nil
 }
 
-// setAddresses sets a subnet's gateway and its pools, which must not have the gateway in them.
+// setAddresses sets a subnet's gateway and its allocation pools, none of which may contain the gateway.
 func (s *Server) setAddresses(sub *subnet, given map[string]json.RawMessage) error {
 	prefix := netip.MustParsePrefix(sub.CIDR)
 	var gateway netip.Addr
 	if _, ok := given["gateway_ip"]; ok {
-		sub.GatewayIP = nil // or else the one that is there is written to
+		sub.GatewayIP = nil // a copied subnet shares the string with the original, and Unmarshal would write to it
 		if err := set(given, "gateway_ip", &sub.GatewayIP); err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func checkPools(sub *subnet, prefix netip.Prefix) error {
 	return nil
 }
 
-// pools are all addresses that ports can have, around the gateway.
+// pools returns the pools with all addresses that ports can have: all but the gateway.
 func pools(prefix netip.Prefix, gateway netip.Addr) []pool {
 	start, end := prefix.Addr().Next(), last(prefix)
 	if prefix.Addr().Is4() {
@@ -197,7 +197,7 @@ func pools(prefix netip.Prefix, gateway netip.Addr) []pool {
 	return around
 }
 
-// last is the last address of a prefix.
+// last returns the last address of a prefix.
 func last(prefix netip.Prefix) netip.Addr {
 	bytes := prefix.Addr().AsSlice()
 	for bit := prefix.Bits(); bit < 8*len(bytes); bit++ {
@@ -236,7 +236,7 @@ func (p *port) has(subnet string) bool {
 	return slices.ContainsFunc(p.FixedIPs, func(ip fixedIP) bool { return ip.SubnetID == subnet })
 }
 
-func (s *Server) newPort(who caller, meta standard, given map[string]json.RawMessage) (object, error) {
+func (s *Server) newPort(from caller, meta standard, given map[string]json.RawMessage) (object, error) {
 	meta.Revision = 1
 	p := &port{standard: meta, Status: "DOWN", FixedIPs: []fixedIP{}}
 	err := errors.Join(set(given, "network_id", &p.NetworkID), set(given, "device_owner", &p.DeviceOwner),
@@ -247,7 +247,7 @@ func (s *Server) newPort(who caller, meta standard, given map[string]json.RawMes
 	case p.NetworkID == "":
 		return nil, badRequest("Failed to parse request. Required attribute 'network_id' not specified")
 	}
-	n, err := s.find(who, "networks", p.NetworkID)
+	n, err := s.find(from, "networks", p.NetworkID)
 	if err != nil {
 		return nil, err
 	}
@@ -259,15 +259,15 @@ func (s *Server) newPort(who caller, meta standard, given map[string]json.RawMes
 		if !ok {
 			return nil, refuse(http.StatusNotFound, "SubnetNotFound", "Subnet %s could not be found.", ip.SubnetID)
 		}
-		p.FixedIPs[i].IPAddress = cmp.Or(ip.IPAddress, s.free(o.(*subnet)))
+		p.FixedIPs[i].IPAddress = cmp.Or(ip.IPAddress, s.freeAddress(o.(*subnet)))
 	}
 	return p, nil
 }
 
-// free is an address of a subnet that no port has.
-func (s *Server) free(sub *subnet) string {
+// freeAddress returns an address of a subnet that no port has, or "" if there is none.
+func (s *Server) freeAddress(sub *subnet) string {
 	taken := map[string]bool{}
-	for _, o := range s.those("ports") {
+	for _, o := range s.objects("ports") {
 		for _, ip := range o.(*port).FixedIPs {
 			taken[ip.IPAddress] = true
 		}
@@ -282,31 +282,31 @@ func (s *Server) free(sub *subnet) string {
 	return ""
 }
 
-// usual is what a project may have if nobody has said otherwise.
-var usual = map[string]int{"network": 100, "subnet": 100, "port": 500}
+// defaultQuotas are the quotas of a project for which none was set, by resource.
+var defaultQuotas = map[string]int{"network": 100, "subnet": 100, "port": 500}
 
-// SetQuota says how much a project may have of "network", "subnet" or "port"; -1: of these as many as it likes.
-func (s *Server) SetQuota(project, resource string, most int) {
+// SetQuota limits how many of a resource ("network", "subnet" or "port") a project may have. -1 means no limit.
+func (s *Server) SetQuota(project, resource string, limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setQuota(project, resource, most)
+	s.setQuota(project, resource, limit)
 }
 
-func (s *Server) setQuota(project, resource string, most int) {
+func (s *Server) setQuota(project, resource string, limit int) {
 	if s.quotas == nil {
 		s.quotas = map[string]map[string]int{}
 	}
 	if s.quotas[project] == nil {
 		s.quotas[project] = map[string]int{}
 	}
-	s.quotas[project][resource] = most
+	s.quotas[project][resource] = limit
 }
 
 func (s *Server) quota(project, resource string) int {
-	if most, ok := s.quotas[project][resource]; ok {
-		return most
+	if limit, ok := s.quotas[project][resource]; ok {
+		return limit
 	}
-	return usual[resource]
+	return defaultQuotas[resource]
 }
 
 func (s *Server) withinQuota(project, resource, collection string) error {
@@ -316,32 +316,32 @@ func (s *Server) withinQuota(project, resource, collection string) error {
 			used++
 		}
 	}
-	if most := s.quota(project, resource); most >= 0 && used >= most {
+	if limit := s.quota(project, resource); limit >= 0 && used >= limit {
 		return refuse(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['%s'].", resource)
 	}
 	return nil
 }
 
-func (s *Server) serveQuota(who caller, project string, r *http.Request) (status int, answer any, err error) {
+func (s *Server) serveQuota(from caller, project string, r *http.Request) (status int, answer any, err error) {
 	if r.Method == http.MethodPut {
-		if !who.isAdmin {
+		if !from.isAdmin {
 			return 0, nil, refuse(http.StatusForbidden, "PolicyNotAuthorized", "rule:update_quota is disallowed by policy")
 		}
 		var body struct{ Quota map[string]int }
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			return 0, nil, badRequest("Body contains invalid data")
 		}
-		for resource, most := range body.Quota {
-			if _, ok := usual[resource]; !ok {
+		for resource, limit := range body.Quota {
+			if _, ok := defaultQuotas[resource]; !ok {
 				return 0, nil, badRequest("Unrecognized attribute(s) '%s'", resource)
 			}
-			s.setQuota(project, resource, most)
+			s.setQuota(project, resource, limit)
 		}
 	} else if r.Method != http.MethodGet {
 		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
 	}
 	quota := map[string]int{}
-	for resource := range usual {
+	for resource := range defaultQuotas {
 		quota[resource] = s.quota(project, resource)
 	}
 	return http.StatusOK, map[string]any{"quota": quota}, nil

@@ -1,10 +1,10 @@
 // Package neutrontest is a small OpenStack Neutron: networks with their subnets, ports and quotas, in memory.
 //
-// It is for tests, and for lessons without an OpenStack. What it answers, and what it refuses and in which words,
-// is what Neutron 21 and 26 do; the same tests are run on those. It does not do more than they ask: there are no
-// routers, no tags and no DHCP, and nothing is ever done on a wire.
+// It is for tests, and for lessons without an OpenStack. Its responses and its errors, word for word, are those of
+// Neutron 21 and 26; the same tests run against them. It implements no more than those tests need: there are no
+// routers, no tags and no DHCP, and there is no data plane.
 //
-// Who asks is said in headers: X-User-Id, X-Project-Id and X-Roles, as a Neutron without Keystone has it.
+// As in a Neutron without Keystone, the headers X-User-Id, X-Project-Id and X-Roles say who the caller is.
 package neutrontest
 
 import (
@@ -22,21 +22,25 @@ import (
 	"github.com/google/uuid"
 )
 
-// Server is the Neutron, an [http.Handler]. Its zero value has nothing in it and can be used.
+// Server is the Neutron, an [http.Handler]. The zero value is an empty Neutron, ready to use.
 type Server struct {
+	// RequestIDs adds the ID of the request to the message of each error, as other OpenStack services do. So no two
+	// messages are alike.
+	RequestIDs bool
+
 	mu     sync.Mutex
-	all    map[string]map[string]object // by collection, and by id
-	quotas map[string]map[string]int    // by project, and by resource
+	all    map[string]map[string]object // by collection and ID
+	quotas map[string]map[string]int    // by project and resource; -1: unlimited; missing: the default
 }
 
-// object is a network, a subnet or a port, as it is in the API.
+// object is a network, a subnet or a port. Its JSON is that of the API.
 type object interface {
 	meta() *standard
-	// filters are by what a list may be narrowed.
+	// filters returns the query parameters that a list can be filtered by, besides those of all objects.
 	filters() []string
 }
 
-// standard is what all objects have.
+// standard has the attributes that all objects have.
 type standard struct {
 	ID          string    `json:"id"`
 	Name        string    `json:"name"`
@@ -58,9 +62,9 @@ func (s *standard) touch() {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
-// refusal is an answer that is an error.
+// refusal is an error response.
 type refusal struct {
-	status        int
+	status        int // of HTTP
 	kind, message string
 }
 
@@ -79,7 +83,7 @@ func invalidInput(format string, values ...any) error {
 	return refuse(http.StatusBadRequest, "InvalidInput", "Invalid input for operation: "+format, values...)
 }
 
-// caller is who asks.
+// caller is who sent the request, as the headers say.
 type caller struct {
 	project string
 	isAdmin bool
@@ -87,14 +91,15 @@ type caller struct {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("X-Openstack-Request-Id", "req-"+uuid.NewString())
+	requestID := "req-" + uuid.NewString()
+	w.Header().Set("X-Openstack-Request-Id", requestID)
 	if r.Header.Get("X-User-Id") == "" {
 		http.Error(w, "This server could not verify that you are authorized to access the document you requested.", http.StatusUnauthorized)
 		return
 	}
-	who := caller{r.Header.Get("X-Project-Id"), slices.Contains(strings.Split(r.Header.Get("X-Roles"), ","), "admin")}
+	from := caller{r.Header.Get("X-Project-Id"), slices.Contains(strings.Split(r.Header.Get("X-Roles"), ","), "admin")}
 	s.mu.Lock()
-	status, answer, err := s.serve(who, r)
+	status, answer, err := s.serve(from, r)
 	var body []byte
 	if err == nil && answer != nil {
 		body, err = json.Marshal(answer)
@@ -105,23 +110,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !errors.As(err, &refused) {
 			refused = &refusal{http.StatusInternalServerError, "HTTPInternalServerError", err.Error()}
 		}
+		message := refused.message
+		if s.RequestIDs {
+			message += " (Request-ID: " + requestID + ")"
+		}
 		status = refused.status
 		body, _ = json.Marshal(map[string]any{"NeutronError": map[string]string{
-			"type": refused.kind, "message": refused.message, "detail": "",
+			"type": refused.kind, "message": message, "detail": "",
 		}})
 	}
 	if body != nil {
 		w.Header().Set("Content-Type", "application/json")
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // or the client is gone
+	_, _ = w.Write(body) // fails if the client is gone
 }
 
-func (s *Server) serve(who caller, r *http.Request) (status int, answer any, err error) {
+func (s *Server) serve(from caller, r *http.Request) (status int, answer any, err error) {
 	path, isAPI := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/"), "/v2.0/")
 	collection, id, _ := strings.Cut(path, "/")
 	if isAPI && collection == "quotas" && id != "" {
-		return s.serveQuota(who, id, r)
+		return s.serveQuota(from, id, r)
 	}
 	kind, isKind := kinds[collection]
 	if !isAPI || !isKind || strings.Contains(id, "/") {
@@ -129,19 +138,19 @@ func (s *Server) serve(who caller, r *http.Request) (status int, answer any, err
 	}
 	switch {
 	case id == "" && r.Method == http.MethodGet:
-		found, err := s.list(who, collection, r)
+		found, err := s.list(from, collection, r)
 		return http.StatusOK, map[string]any{collection: found}, err
 	case id == "" && r.Method == http.MethodPost:
 		body, err := attributes(r, kind)
 		if err != nil {
 			return 0, nil, err
 		}
-		made, err := s.create(who, collection, kind, body)
+		made, err := s.create(from, collection, kind, body)
 		return http.StatusCreated, map[string]any{kind.name: made}, err
 	case id == "":
 		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
 	}
-	o, err := s.find(who, collection, id)
+	o, err := s.find(from, collection, id)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -165,12 +174,12 @@ func (s *Server) serve(who caller, r *http.Request) (status int, answer any, err
 	return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
 }
 
-// kind is a kind of objects.
+// kind describes the objects of a collection.
 type kind struct {
-	name     string   // in a body
-	class    string   // in an error
-	settable []string // in a POST
-	readOnly []string // not in a PUT, of those
+	name     string   // the key in a request's body
+	class    string   // the name in an error message
+	settable []string // the attributes that a POST may set
+	readOnly []string // those of settable that a PUT may not change
 }
 
 var kinds = map[string]kind{
@@ -181,7 +190,7 @@ var kinds = map[string]kind{
 		[]string{"network_id", "fixed_ips", "project_id", "tenant_id"}},
 }
 
-// attributes reads a request's body.
+// attributes parses and validates the body of a POST or PUT.
 func attributes(r *http.Request, k kind) (map[string]json.RawMessage, error) {
 	var body map[string]json.RawMessage
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -210,7 +219,7 @@ func attributes(r *http.Request, k kind) (map[string]json.RawMessage, error) {
 	return given, nil
 }
 
-// set puts an attribute into its place, if it is given.
+// set decodes the attribute of that name into value. It leaves value alone if the attribute is missing.
 func set[T any](given map[string]json.RawMessage, name string, value *T) error {
 	raw, isGiven := given[name]
 	if !isGiven {
@@ -222,26 +231,26 @@ func set[T any](given map[string]json.RawMessage, name string, value *T) error {
 	return nil
 }
 
-// find returns an object that the caller may see.
-func (s *Server) find(who caller, collection, id string) (object, error) {
+// find returns the object with that ID. To a caller who may not see it, it does not exist.
+func (s *Server) find(from caller, collection, id string) (object, error) {
 	o, ok := s.all[collection][id]
-	if !ok || !who.isAdmin && o.meta().ProjectID != who.project {
+	if !ok || !from.isAdmin && o.meta().ProjectID != from.project {
 		class := kinds[collection].class
 		return nil, refuse(http.StatusNotFound, class+"NotFound", "%s %s could not be found.", class, id)
 	}
 	return o, nil
 }
 
-// those returns a collection's objects, in the order of lists.
-func (s *Server) those(collection string) []object {
-	var objects []object
+// objects returns a collection's objects, in the order in which lists have them.
+func (s *Server) objects(collection string) []object {
+	var all []object
 	for _, id := range slices.Sorted(maps.Keys(s.all[collection])) {
-		objects = append(objects, s.all[collection][id])
+		all = append(all, s.all[collection][id])
 	}
-	return objects
+	return all
 }
 
-func (s *Server) list(who caller, collection string, r *http.Request) ([]any, error) {
+func (s *Server) list(from caller, collection string, r *http.Request) ([]any, error) {
 	query := r.URL.Query()
 	var empty object
 	switch collection {
@@ -259,18 +268,18 @@ func (s *Server) list(who caller, collection string, r *http.Request) ([]any, er
 		}
 	}
 	found := []any{}
-	for _, o := range s.those(collection) {
+	for _, o := range s.objects(collection) {
 		values, err := asMap(o)
 		if err != nil {
 			return nil, err
 		}
-		isWanted := who.isAdmin || o.meta().ProjectID == who.project
-		for name, wanted := range query {
-			if name != "fields" && !slices.Contains(wanted, fmt.Sprint(values[name])) {
-				isWanted = false
+		matches := from.isAdmin || o.meta().ProjectID == from.project
+		for name, allowed := range query {
+			if name != "fields" && !slices.Contains(allowed, fmt.Sprint(values[name])) {
+				matches = false
 			}
 		}
-		if isWanted {
+		if matches {
 			found = append(found, fields(o, r))
 		}
 	}
@@ -286,7 +295,7 @@ func asMap(o object) (map[string]any, error) {
 	return values, json.Unmarshal(data, &values)
 }
 
-// fields is an object, or of it what was asked for.
+// fields returns an object, with only the attributes that the query parameter "fields" names, if there is one.
 func fields(o object, r *http.Request) any {
 	names := r.URL.Query()["fields"]
 	values, err := asMap(o)
@@ -297,7 +306,7 @@ func fields(o object, r *http.Request) any {
 	return values
 }
 
-// precondition is "If-Match: revision_number=7". What is written otherwise is passed over.
+// precondition checks the header "If-Match: revision_number=7". As in Neutron, any other form of it is ignored.
 func precondition(r *http.Request, o object) error {
 	text, ok := strings.CutPrefix(r.Header.Get("If-Match"), "revision_number=")
 	revision, err := strconv.Atoi(text)
@@ -308,15 +317,15 @@ func precondition(r *http.Request, o object) error {
 	return nil
 }
 
-// create makes an object.
-func (s *Server) create(who caller, collection string, k kind, given map[string]json.RawMessage) (object, error) {
-	meta := standard{ID: uuid.NewString(), ProjectID: who.project, Tags: []string{}, CreatedAt: now(), UpdatedAt: now()}
+// create creates an object from the attributes given.
+func (s *Server) create(from caller, collection string, k kind, given map[string]json.RawMessage) (object, error) {
+	meta := standard{ID: uuid.NewString(), ProjectID: from.project, Tags: []string{}, CreatedAt: now(), UpdatedAt: now()}
 	for _, name := range []string{"tenant_id", "project_id"} {
 		if err := set(given, name, &meta.ProjectID); err != nil {
 			return nil, err
 		}
 	}
-	if !who.isAdmin && meta.ProjectID != who.project {
+	if !from.isAdmin && meta.ProjectID != from.project {
 		return nil, badRequest("Specifying 'project_id' or 'tenant_id' other than the authenticated project in request requires admin or advsvc privileges")
 	}
 	meta.TenantID = meta.ProjectID
@@ -329,9 +338,9 @@ func (s *Server) create(who caller, collection string, k kind, given map[string]
 	case "networks":
 		o, err = newNetwork(meta, given)
 	case "subnets":
-		o, err = s.newSubnet(who, meta, given)
+		o, err = s.newSubnet(from, meta, given)
 	default:
-		o, err = s.newPort(who, meta, given)
+		o, err = s.newPort(from, meta, given)
 	}
 	if err != nil {
 		return nil, err
@@ -354,7 +363,7 @@ func (s *Server) create(who caller, collection string, k kind, given map[string]
 	return o, nil
 }
 
-// update changes an object. Its revision becomes another one even if nothing is different, as in Neutron 21; in 26 not.
+// update changes an object. As in Neutron 21, its revision number grows even if no attribute changes; in 26, it does not.
 func (s *Server) update(k kind, o object, given map[string]json.RawMessage) error {
 	var err error
 	switch o := o.(type) {
@@ -373,17 +382,17 @@ func (s *Server) update(k kind, o object, given map[string]json.RawMessage) erro
 	return nil
 }
 
-// remove deletes an object, unless there are ports in its way, and what belongs to it.
+// remove deletes an object and what belongs to it. It refuses if ports still use the object.
 func (s *Server) remove(o object) error {
 	switch o := o.(type) {
 	case *network:
-		var inTheWay []string
-		for _, p := range s.portsOf(func(p *port) bool { return p.NetworkID == o.ID }) {
-			inTheWay = append(inTheWay, p.ID)
+		var blocking []string
+		for _, p := range s.blockingPorts(func(p *port) bool { return p.NetworkID == o.ID }) {
+			blocking = append(blocking, p.ID)
 		}
-		if len(inTheWay) > 0 {
+		if len(blocking) > 0 {
 			return refuse(http.StatusConflict, "NetworkInUse", "Unable to complete operation on network %s. There are one or more ports still in use on the network, id for these ports is: %s.",
-				o.ID, strings.Join(inTheWay, ","))
+				o.ID, strings.Join(blocking, ","))
 		}
 		for _, id := range o.Subnets {
 			delete(s.all["subnets"], id)
@@ -391,7 +400,7 @@ func (s *Server) remove(o object) error {
 		maps.DeleteFunc(s.all["ports"], func(_ string, p object) bool { return p.(*port).NetworkID == o.ID })
 		delete(s.all["networks"], o.ID)
 	case *subnet:
-		if len(s.portsOf(func(p *port) bool { return p.has(o.ID) })) > 0 {
+		if len(s.blockingPorts(func(p *port) bool { return p.has(o.ID) })) > 0 {
 			return refuse(http.StatusConflict, "SubnetInUse", "Unable to complete operation on subnet %s: One or more ports have an IP allocation from this subnet.", o.ID)
 		}
 		n := s.all["networks"][o.NetworkID].(*network)
@@ -404,11 +413,11 @@ func (s *Server) remove(o object) error {
 	return nil
 }
 
-// portsOf returns ports, but for those of DHCP, which are in nobody's way.
-func (s *Server) portsOf(is func(*port) bool) []*port {
+// blockingPorts returns the ports that match and keep a network or a subnet from being deleted. DHCP's do not.
+func (s *Server) blockingPorts(matches func(*port) bool) []*port {
 	var ports []*port
-	for _, o := range s.those("ports") {
-		if p := o.(*port); is(p) && p.DeviceOwner != "network:dhcp" {
+	for _, o := range s.objects("ports") {
+		if p := o.(*port); matches(p) && p.DeviceOwner != "network:dhcp" {
 			ports = append(ports, p)
 		}
 	}

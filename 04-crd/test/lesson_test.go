@@ -449,14 +449,14 @@ func TestProgram(t *testing.T) {
 	clustertest.RequireRefusals(t, program, map[string]clustertest.Refusal{
 		"no namespace":      {Args: nil, Want: "--namespace is missing; name the namespace of the Networks"},
 		"an argument":       {Args: []string{"--namespace=x", "y"}, Want: `unexpected argument "y"`},
-		"no workers":        {Args: []string{"--namespace=x", "--workers=0"}, Want: "--workers is 0; without at least 1, nothing is done"},
+		"no workers":        {Args: []string{"--namespace=x", "--workers=0"}, Want: "--workers is 0; it must be at least 1"},
 		"no recheck":        {Args: []string{"--namespace=x", "--recheck=0s"}, Want: "--recheck is 0s; it must be more than 0"},
 		"no such namespace": {Args: []string{"--namespace=nowhere", kubeconfig}, Want: `there is no namespace "nowhere" on https://`},
-		"no cloud":          in("no cloud is named; set OS_CLOUD, or OS_AUTH_URL"),
-		"no project":        in("NEUTRON_PROJECT is not; name the project", "NEUTRON_URL="+server.URL),
+		"no cloud":          in("no cloud is configured; set OS_CLOUD, or OS_AUTH_URL"),
+		"no project":        in("NEUTRON_PROJECT is not; set it to the project", "NEUTRON_URL="+server.URL),
 		"a bad address": in(`NEUTRON_URL is "neutron:9696"; it must be like http://127.0.0.1:9696`,
 			"NEUTRON_URL=neutron:9696", "NEUTRON_PROJECT=p"),
-		"no cloud there": in("the Neutron at "+nothing.URL+"/ does not answer as it should; is it the right one, and is it up?",
+		"no cloud there": in("list networks of the Neutron at "+nothing.URL+"/; is it the right address, and is it up?",
 			"NEUTRON_URL="+nothing.URL, "NEUTRON_PROJECT=p"),
 		"no such cloud":   in("read clouds.yaml for OS_CLOUD=nowhere", "OS_CLOUD=nowhere"),
 		"half of a login": in("read the OS_... variables", "OS_AUTH_URL=http://127.0.0.1:1"),
@@ -465,7 +465,7 @@ func TestProgram(t *testing.T) {
 	})
 	there := []string{"NEUTRON_PROJECT=p", "NEUTRON_URL=" + server.URL}
 	run := clustertest.StartProgramIn(t, there, program, namespace, kubeconfig, "--address=127.0.0.1:0")
-	run.AwaitLog("In step with the API server")
+	run.AwaitLog("Caches synced")
 	run.Signal(syscall.SIGTERM)
 	require.NoError(t, run.Wait())
 	require.Contains(t, run.Log(), "Stopped")
@@ -473,8 +473,8 @@ func TestProgram(t *testing.T) {
 	// A cloud that is down may be up again. What there is to say is in the Networks.
 	server.Close()
 	run = clustertest.StartProgramIn(t, there, program, namespace, kubeconfig, "--address=127.0.0.1:0")
-	run.AwaitLog("The cloud does not answer, going on")
-	run.AwaitLog("In step with the API server")
+	run.AwaitLog("Cannot reach the cloud, starting anyway")
+	run.AwaitLog("Caches synced")
 	run.Signal(syscall.SIGTERM)
 	require.NoError(t, run.Wait())
 }

@@ -46,8 +46,8 @@ func TestValidation(t *testing.T) {
 	_, client := newClient(t)
 	const (
 		inside    = "spec.gateway: Invalid value: must be an address inside spec.cidr"
-		first     = "spec.gateway: Invalid value: must not be the first address of spec.cidr, which names the network itself"
-		last      = "spec.gateway: Invalid value: must not be the last address of spec.cidr, which is for broadcasts"
+		first     = "spec.gateway: Invalid value: must not be the first address of spec.cidr, which identifies the network itself"
+		last      = "spec.gateway: Invalid value: must not be the last address of spec.cidr, which is the broadcast address"
 		isCIDR    = `must be a CIDR, such as 192.168.0.0/16`
 		isAddress = `must be an IP address, such as 192.168.0.1`
 	)
@@ -74,9 +74,9 @@ func TestValidation(t *testing.T) {
 		{"0.0.0.0/0", "255.255.255.255", []string{last}},
 		{"10.0.0.1/32", "10.0.0.1", []string{first, last}},
 		{"fd00:1234::/64", "fd00:1234::", []string{first}},
-		{"192.168.0.5/16", "192.168.0.1", []string{"must be in canonical form: only the network's own bits"}},
-		{"FD00::/64", "fd00::1", []string{"must be in canonical form: only the network's own bits"}},
-		{"fd00::/64", "fd00:0::1", []string{"must be in canonical form: in lower case"}},
+		{"192.168.0.5/16", "192.168.0.1", []string{"must be in canonical form: no bits set after the prefix"}},
+		{"FD00::/64", "fd00::1", []string{"must be in canonical form: no bits set after the prefix"}},
+		{"fd00::/64", "fd00:0::1", []string{"must be in canonical form: lower case"}},
 		{"192.168.0.0", "192.168.0.1", []string{isCIDR}},
 		{"192.168.0.0/33", "192.168.0.1", []string{isCIDR}},
 		{"192.168.0.0/16", "192.168.0.01", []string{isAddress}},
@@ -114,7 +114,7 @@ func TestUpdates(t *testing.T) {
 	moved := made.DeepCopy()
 	moved.Spec.CIDR, moved.Spec.Gateway = "10.0.0.0/8", "10.0.0.1"
 	_, err = client.Update(ctx, moved, metav1.UpdateOptions{})
-	require.ErrorContains(t, err, "spec.cidr: Forbidden: cannot be changed; delete the Network and create another one")
+	require.ErrorContains(t, err, "spec.cidr: Forbidden: is immutable; delete the Network and create another one")
 
 	changed := made.DeepCopy()
 	changed.Spec.Gateway = "192.168.0.254"

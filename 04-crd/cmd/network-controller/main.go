@@ -40,14 +40,14 @@ func main() {
 
 func run(ctx context.Context) error {
 	var options crd.Options
-	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; without one, the account of the Pod that this runs in")
-	address := flag.String("address", "127.0.0.1:8080", "where to serve /metrics, /healthz and /readyz; port 0 for any")
-	flag.StringVar(&options.Namespace, "namespace", "", "namespace of the Networks (required)")
-	flag.IntVar(&options.Workers, "workers", 2, "how many Networks are looked at, at the same time")
-	flag.DurationVar(&options.Backoff, "backoff", 100*time.Millisecond, "wait before a Network is tried again; it doubles each time")
-	flag.DurationVar(&options.MaxBackoff, "max-backoff", time.Minute, "the longest such wait")
-	flag.DurationVar(&options.Recheck, "recheck", 5*time.Minute, "how long after a Network was found well it is looked at again, give or take a fifth")
-	flag.DurationVar(&options.Grace, "grace", 10*time.Second, "how long to finish what it is at, when it is told to stop")
+	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "`path` of a kubeconfig; default: KUBECONFIG, or in a Pod its ServiceAccount")
+	address := flag.String("address", "127.0.0.1:8080", "`host:port` to serve /metrics, /healthz and /readyz on; port 0 picks a free one")
+	flag.StringVar(&options.Namespace, "namespace", "", "`namespace` of the Networks (required)")
+	flag.IntVar(&options.Workers, "workers", 2, "`number` of Networks to reconcile concurrently")
+	flag.DurationVar(&options.Backoff, "backoff", 100*time.Millisecond, "wait before the first retry of a failed Network; doubles with each further failure")
+	flag.DurationVar(&options.MaxBackoff, "max-backoff", time.Minute, "upper limit of that wait")
+	flag.DurationVar(&options.Recheck, "recheck", 5*time.Minute, "interval at which a ready Network is checked for drift in the cloud, plus or minus a fifth")
+	flag.DurationVar(&options.Grace, "grace", 10*time.Second, "how long in-flight work may continue after SIGTERM")
 	klog.InitFlags(nil)
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -61,8 +61,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// At client-go's 5 requests a second, 1,000 Networks take seven minutes, with however many workers. Their number is
-	// limit enough, and the API server tells a client that asks too much to wait.
+	// client-go's default limit of 5 requests a second makes 1,000 Networks take seven minutes, with however many
+	// workers. The number of workers limits the load, and the API server's priority and fairness protects the API server.
 	config.QPS = -1
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -73,19 +73,19 @@ func run(ctx context.Context) error {
 		return err
 	}
 	var cloud *neutron.Cloud
-	owner, err := look(ctx, kube, client, config.Host, options.Namespace)
+	owner, err := checkAPIServer(ctx, kube, client, config.Host, options.Namespace)
 	if err == nil {
 		cloud, err = neutron.Connect(ctx)
 	}
 	if err == nil {
-		if err = cloud.Look(ctx); neutron.IsTemporary(err) { // the Networks will say so, too
-			klog.FromContext(ctx).Error(err, "The cloud does not answer, going on")
+		if err = cloud.Check(ctx); neutron.IsTemporary(err) { // the status of the Networks will report it
+			klog.FromContext(ctx).Error(err, "Cannot reach the cloud, starting anyway")
 			err = nil
 		}
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop before there was anything to do
+			return nil // stopped before there was anything to do
 		}
 		return err
 	}
@@ -115,34 +115,35 @@ func run(ctx context.Context) error {
 	return err
 }
 
-// look asks once whether the API server answers, and has what we are to work on. An informer would not say: it
-// tries for ever, and a namespace that does not exist has no Networks. It returns the namespace's UID.
-func look(ctx context.Context, kube kubernetes.Interface, client versioned.Interface, host, namespace string) (types.UID, error) {
-	there, err := kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+// checkAPIServer checks once that the API server can be reached, that the namespace exists, and that the controller may
+// list its Networks. An informer would not report any of that: it retries forever, and a namespace that does not exist
+// has no Networks. It returns the namespace's UID.
+func checkAPIServer(ctx context.Context, kube kubernetes.Interface, client versioned.Interface, host, namespace string) (types.UID, error) {
+	existing, err := kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("there is no namespace %q on %s; make it, or name another with --namespace", namespace, host)
+		return "", fmt.Errorf("there is no namespace %q on %s; create it, or name another one with --namespace", namespace, host)
 	}
 	if err == nil {
 		_, err = client.SamplecrdV1().Networks(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	}
 	switch {
 	case err == nil:
-		return there.UID, nil
+		return existing.UID, nil
 	case apierrors.IsNotFound(err):
-		return "", fmt.Errorf("%s does not know Networks; apply manifests/samplecrd.k8s.io_networks.yaml first", host)
+		return "", fmt.Errorf("%s has no resource networks.samplecrd.k8s.io; apply manifests/samplecrd.k8s.io_networks.yaml first", host)
 	case apierrors.IsForbidden(err):
-		return "", fmt.Errorf("may not see the Networks of namespace %q; is it there, and with the rights of manifests/rbac.yaml? %w", namespace, err)
-	case there != nil && there.UID != "": // it has answered, so it is there
-		klog.FromContext(ctx).Error(err, "Cannot list Networks now, going on", "namespace", namespace)
-		return there.UID, nil
+		return "", fmt.Errorf("not allowed to read Networks in namespace %q; does it exist, and is manifests/rbac.yaml applied there? %w", namespace, err)
+	case existing != nil && existing.UID != "": // the first request succeeded, so this error may be temporary
+		klog.FromContext(ctx).Error(err, "Cannot list Networks now, starting anyway", "namespace", namespace)
+		return existing.UID, nil
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
-		return "", fmt.Errorf("look for Networks in namespace %q on %s: %w", namespace, host, err)
+		return "", fmt.Errorf("list Networks in namespace %q on %s: %w", namespace, host, err)
 	}
-	return "", fmt.Errorf("the API server at %s does not answer; is it the right one, and is it up? %w", host, err)
+	return "", fmt.Errorf("cannot reach the API server at %s; is it the right address, and is it up? %w", host, err)
 }
 
-// clientConfig returns who we are to the API server: what a kubeconfig says or, in a Pod, its
-// ServiceAccount.
+// clientConfig returns the client configuration of a kubeconfig or, without one, of the ServiceAccount of the Pod that
+// the program runs in.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -153,7 +154,7 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("not in a Pod, and no --kubeconfig or KUBECONFIG: %w", err)
+		return nil, fmt.Errorf("no --kubeconfig, no KUBECONFIG, and not running in a Pod: %w", err)
 	}
 	return config, nil
 }

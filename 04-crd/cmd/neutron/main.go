@@ -1,5 +1,5 @@
-// Program neutron is an OpenStack Neutron for lesson 4: a small one in memory or, where Debian's python3-neutron is
-// installed, the real one. When it ends, all is forgotten.
+// Program neutron serves an OpenStack Neutron for lesson 4: a small one in memory or, with --real, OpenStack's own from
+// Debian's python3-neutron. Either forgets everything when it ends.
 package main
 
 import (
@@ -29,15 +29,21 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	address := flag.String("address", "127.0.0.1:9696", "where to serve; port 0 for any")
-	isReal := flag.Bool("real", os.Getenv("NEUTRON") == "real", "be OpenStack's own, from Debian's python3-neutron; NEUTRON=real says the same")
+	address := flag.String("address", "127.0.0.1:9696", "host:port to serve on; port 0 picks a free one")
+	isReal := flag.Bool("real", os.Getenv("NEUTRON") == "real", "run OpenStack's own Neutron, from Debian's python3-neutron; NEUTRON=real in the environment does the same")
+	requestIDs := flag.Bool("request-ids", false, "add the request's ID to the message of each error, so that no two are alike; not with --real")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: neutron [FLAG]... [COMMAND [ARGUMENT]...]\nWith a command, it serves until that ends. NEUTRON_URL says where, to the command.")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: neutron [FLAG]... [COMMAND [ARGUMENT]...]\nPrints its URL and serves until it is interrupted. With a command, it runs that with NEUTRON_URL set, and serves until it ends.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	serve := serveSmall
+	serve := func(ctx context.Context, address string, up func(url string)) error {
+		return serveInMemory(ctx, address, &neutrontest.Server{RequestIDs: *requestIDs}, up)
+	}
 	if *isReal {
+		if *requestIDs {
+			return errors.New("--request-ids does not go with --real")
+		}
 		serve = serveReal
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -49,18 +55,18 @@ func run(ctx context.Context) error {
 		up = func(url string) {
 			running.Go(func() {
 				defer stop()
-				failed = with(ctx, url, flag.Args())
+				failed = runCommand(ctx, url, flag.Args())
 			})
 		}
 	}
 	err := serve(ctx, *address, up)
-	stop() // it may have ended by itself
+	stop() // for the command, if the Neutron ended first
 	running.Wait()
 	return errors.Join(err, failed)
 }
 
-// with runs a command that uses the Neutron.
-func with(ctx context.Context, url string, args []string) error {
+// runCommand runs a command with NEUTRON_URL in its environment.
+func runCommand(ctx context.Context, url string, args []string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "NEUTRON_URL="+url)
@@ -72,14 +78,14 @@ func with(ctx context.Context, url string, args []string) error {
 	return nil
 }
 
-// serveSmall serves until ctx ends, and calls up when it has begun.
-func serveSmall(ctx context.Context, address string, up func(url string)) error {
+// serveInMemory serves until ctx ends. It calls up once it accepts connections.
+func serveInMemory(ctx context.Context, address string, handler http.Handler, up func(url string)) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("serve at --address %s: %w", address, err)
 	}
 	up("http://" + listener.Addr().String())
-	server := &http.Server{Handler: &neutrontest.Server{}, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Where Debian has its Python, and the packages for it. Another Python on the PATH knows nothing of them.
+// Debian's Python and its packages. Another Python on the PATH would not find them.
 const (
 	python   = "/usr/bin/python3"
 	packages = "/usr/lib/python3/dist-packages/neutron"
@@ -22,10 +22,10 @@ const (
 //go:embed real
 var files embed.FS
 
-// serveReal is serveSmall for OpenStack's own Neutron, in a process of Python.
+// serveReal serves OpenStack's own Neutron, in a Python process, until ctx ends. It calls up once it accepts connections.
 func serveReal(ctx context.Context, address string, up func(url string)) (err error) {
 	if _, err := os.Stat(packages); err != nil {
-		return errors.New("OpenStack's own Neutron is not installed; on Debian, root gets it with: apt-get install --no-install-recommends python3-neutron")
+		return errors.New("OpenStack's own Neutron is not installed; on Debian, run as root: apt-get install --no-install-recommends python3-neutron")
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -42,7 +42,7 @@ func serveReal(ctx context.Context, address string, up func(url string)) (err er
 	in := func(name string) string { return filepath.Join(dir, "real", name) }
 	cmd := exec.CommandContext(ctx, python, "-W", "ignore", in("serve.py"), in("neutron.conf"), dir, host, port)
 	cmd.Stderr = os.Stderr
-	// It ends with its standard input, so it does not outlive us, whatever becomes of us.
+	// It exits when its standard input closes, so it does not outlive this process, even if that is killed.
 	alive, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func serveReal(ctx context.Context, address string, up func(url string)) (err er
 		up(strings.TrimSpace(url))
 	}
 	if err := cmd.Wait(); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("the Neutron at --address %s has ended: %w", address, err)
+		return fmt.Errorf("the Neutron at --address %s exited: %w", address, err)
 	}
 	return nil
 }

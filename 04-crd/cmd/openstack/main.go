@@ -1,5 +1,5 @@
-// Program openstack does a few things in the cloud by hand, in the words of OpenStack's own command. Which cloud is
-// said by the environment, as for the controller.
+// Program openstack has a few of the commands of OpenStack's own client. It finds the cloud as the controller does, by
+// environment variables.
 package main
 
 import (
@@ -43,10 +43,10 @@ func run(ctx context.Context, args []string) error {
 	if len(args) < 2 {
 		return errors.New(usage)
 	}
-	what, rest := strings.Join(args[:2], " "), args[2:]
-	do, ok := map[string]struct {
+	name, rest := strings.Join(args[:2], " "), args[2:]
+	command, ok := map[string]struct {
 		arguments int
-		do        func(context.Context, *gophercloud.ServiceClient, []string) error
+		run       func(context.Context, *gophercloud.ServiceClient, []string) error
 	}{
 		"network list": {0, listNetworks},
 		"subnet list":  {0, listSubnets},
@@ -55,22 +55,22 @@ func run(ctx context.Context, args []string) error {
 		"port create":  {2, createPort},
 		"port delete":  {1, deletePort},
 		"quota set":    {2, setQuota},
-	}[what]
-	if !ok || len(rest) != do.arguments {
+	}[name]
+	if !ok || len(rest) != command.arguments {
 		return errors.New(usage)
 	}
 	cloud, err := neutron.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	if err := do.do(ctx, cloud.Client, rest); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	if err := command.run(ctx, cloud.Client, rest); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
-// table prints lines of columns.
-func table(lines [][]string) error {
+// printTable prints lines in aligned columns.
+func printTable(lines [][]string) error {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
 	for _, line := range lines {
 		fmt.Fprintln(out, strings.Join(line, "\t"))
@@ -88,7 +88,7 @@ func listNetworks(ctx context.Context, client *gophercloud.ServiceClient, _ []st
 	for _, n := range all {
 		lines = append(lines, []string{n.ID, n.Name, n.Description})
 	}
-	return errors.Join(err, table(lines))
+	return errors.Join(err, printTable(lines))
 }
 
 func listSubnets(ctx context.Context, client *gophercloud.ServiceClient, _ []string) error {
@@ -101,7 +101,7 @@ func listSubnets(ctx context.Context, client *gophercloud.ServiceClient, _ []str
 	for _, s := range all {
 		lines = append(lines, []string{s.ID, s.CIDR, s.GatewayIP, s.Description})
 	}
-	return errors.Join(err, table(lines))
+	return errors.Join(err, printTable(lines))
 }
 
 func setGateway(ctx context.Context, client *gophercloud.ServiceClient, args []string) error {
@@ -119,7 +119,7 @@ func listPorts(ctx context.Context, client *gophercloud.ServiceClient, _ []strin
 	for _, p := range all {
 		lines = append(lines, []string{p.ID, p.Name, p.NetworkID})
 	}
-	return errors.Join(err, table(lines))
+	return errors.Join(err, printTable(lines))
 }
 
 func createPort(ctx context.Context, client *gophercloud.ServiceClient, args []string) error {
@@ -135,7 +135,7 @@ func deletePort(ctx context.Context, client *gophercloud.ServiceClient, args []s
 	return ports.Delete(ctx, client, args[0]).ExtractErr()
 }
 
-// setQuota says how many networks a project may have. It takes an administrator.
+// setQuota limits how many networks a project may have. Only an administrator may do that.
 func setQuota(ctx context.Context, client *gophercloud.ServiceClient, args []string) error {
 	networks, err := strconv.Atoi(args[1])
 	if err != nil {

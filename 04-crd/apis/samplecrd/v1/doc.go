@@ -1,7 +1,6 @@
 // Package v1 is version v1 of the API group samplecrd.k8s.io.
 //
-// Its types are data: what a person asks for, and what the controller says of it. The rest of what a client
-// needs is generated from them by "make generate".
+// The types are written by hand. "make generate" generates from them what else a client needs.
 //
 // +k8s:deepcopy-gen=package
 // +groupName=samplecrd.k8s.io

@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// SchemeGroupVersion is the group and the version of the types here.
+// SchemeGroupVersion is the group and version of the types in this package.
 var SchemeGroupVersion = schema.GroupVersion{Group: "samplecrd.k8s.io", Version: "v1"}
 
-// Resource returns the group's resource of that name. The generated listers name it in their errors.
+// Resource returns the group's resource of that name, for the errors of the generated listers.
 func Resource(name string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(name).GroupResource()
 }
@@ -20,6 +20,6 @@ var (
 		metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 		return nil
 	})
-	// AddToScheme teaches a scheme which kinds the types are. The generated clientset calls it.
+	// AddToScheme registers the types with a scheme, under their group, version and kinds. The generated clientset calls it.
 	AddToScheme = schemeBuilder.AddToScheme
 )

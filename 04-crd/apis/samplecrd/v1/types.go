@@ -2,7 +2,7 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Network is a network with one subnet, in an OpenStack cloud.
+// Network is a network with one subnet in an OpenStack cloud.
 //
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -19,77 +19,77 @@ type Network struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What the network should be.
+	// The desired state of the network.
 	//
 	// +required
 	Spec NetworkSpec `json:"spec"`
 
-	// What the controller found and did. Nobody else writes it.
+	// The observed state of the network. Only the controller writes it.
 	//
 	// +optional
 	Status NetworkStatus `json:"status,omitempty"`
 }
 
-// NetworkSpec is what a person asks for.
+// NetworkSpec is the desired state of a Network.
 //
-// In a subnet's last address, all bits are one that are not of the prefix. The last rule looks for a zero among
-// them, octet by octet; end is the bit at which an octet ends.
+// In a subnet's last address, all bits after the prefix are one. The last rule looks for a zero among those bits, octet
+// by octet; end is the number of the bit at which an octet ends.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".gateway",reason=FieldValueInvalid,rule="!isCIDR(self.cidr) || !isIP(self.gateway) || cidr(self.cidr).containsIP(self.gateway)",message="must be an address inside spec.cidr"
-// +kubebuilder:validation:XValidation:fieldPath=".gateway",reason=FieldValueInvalid,rule="!isCIDR(self.cidr) || self.gateway != string(cidr(self.cidr).masked().ip())",message="must not be the first address of spec.cidr, which names the network itself"
-// +kubebuilder:validation:XValidation:fieldPath=".gateway",reason=FieldValueInvalid,rule="!isCIDR(self.cidr) || !isIP(self.gateway) || ip(self.gateway).family() != 4 || !cidr(self.cidr).containsIP(self.gateway) || [8, 16, 24, 32].exists(end, (int(self.gateway.split('.')[end / 8 - 1]) + 1) % [1, 2, 4, 8, 16, 32, 64, 128, 256][end - cidr(self.cidr).prefixLength() < 0 ? 0 : end - cidr(self.cidr).prefixLength() > 8 ? 8 : end - cidr(self.cidr).prefixLength()] != 0)",message="must not be the last address of spec.cidr, which is for broadcasts"
+// +kubebuilder:validation:XValidation:fieldPath=".gateway",reason=FieldValueInvalid,rule="!isCIDR(self.cidr) || self.gateway != string(cidr(self.cidr).masked().ip())",message="must not be the first address of spec.cidr, which identifies the network itself"
+// +kubebuilder:validation:XValidation:fieldPath=".gateway",reason=FieldValueInvalid,rule="!isCIDR(self.cidr) || !isIP(self.gateway) || ip(self.gateway).family() != 4 || !cidr(self.cidr).containsIP(self.gateway) || [8, 16, 24, 32].exists(end, (int(self.gateway.split('.')[end / 8 - 1]) + 1) % [1, 2, 4, 8, 16, 32, 64, 128, 256][end - cidr(self.cidr).prefixLength() < 0 ? 0 : end - cidr(self.cidr).prefixLength() > 8 ? 8 : end - cidr(self.cidr).prefixLength()] != 0)",message="must not be the last address of spec.cidr, which is the broadcast address"
 type NetworkSpec struct {
-	// The addresses of the subnet, such as 192.168.0.0/16. It cannot be changed.
+	// The address range of the subnet in CIDR notation, such as 192.168.0.0/16. Immutable.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",reason=FieldValueInvalid,message="must be a CIDR, such as 192.168.0.0/16"
-	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || string(cidr(self).masked()) == self",reason=FieldValueInvalid,message="must be in canonical form: only the network's own bits, in lower case, without needless zeros"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",reason=FieldValueForbidden,message="cannot be changed; delete the Network and create another one"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || string(cidr(self).masked()) == self",reason=FieldValueInvalid,message="must be in canonical form: no bits set after the prefix, lower case, no redundant zeros"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",reason=FieldValueForbidden,message="is immutable; delete the Network and create another one"
 	CIDR string `json:"cidr"`
 
-	// The address of the subnet's gateway, such as 192.168.0.1: inside the CIDR, and neither its first nor its
+	// The address of the subnet's gateway, such as 192.168.0.1. It must be inside the CIDR, and not its first or
 	// last address.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",reason=FieldValueInvalid,message="must be an IP address, such as 192.168.0.1"
-	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip.isCanonical(self)",reason=FieldValueInvalid,message="must be in canonical form: in lower case, without needless zeros"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip.isCanonical(self)",reason=FieldValueInvalid,message="must be in canonical form: lower case, no redundant zeros"
 	Gateway string `json:"gateway"`
 }
 
-// ConditionReady is the condition that says whether the network is there as it should be.
+// ConditionReady is the type of the condition that says whether the network in the cloud matches the spec.
 const ConditionReady = "Ready"
 
-// Reasons of it.
+// Reasons of the Ready condition.
 const (
 	ReasonReady         = "Ready"
-	ReasonUnavailable   = "BackendUnavailable" // the cloud does not answer, or not as it should; it is tried again
-	ReasonRefused       = "Refused"            // the cloud does not want what is asked for
-	ReasonQuotaExceeded = "QuotaExceeded"      // there may be no more of these in the project
+	ReasonUnavailable   = "BackendUnavailable" // calls to the cloud fail; likely to resolve itself
+	ReasonRefused       = "Refused"            // the cloud rejects the request
+	ReasonQuotaExceeded = "QuotaExceeded"      // the project's quota is used up
 	ReasonInUse         = "InUse"              // something in the cloud still uses what is to be changed or deleted
 )
 
-// NetworkStatus is what the controller says.
+// NetworkStatus is the observed state of a Network.
 type NetworkStatus struct {
-	// The generation of the Network that the rest speaks of.
+	// The metadata.generation of the Network that this status is about.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// The id of the network in the cloud.
+	// The ID of the network in the cloud.
 	//
 	// +optional
 	NetworkID string `json:"networkID,omitempty"`
 
-	// The id of its subnet in the cloud.
+	// The ID of the subnet in the cloud.
 	//
 	// +optional
 	SubnetID string `json:"subnetID,omitempty"`
 
-	// "Ready" is the one there is. Its reasons are Ready, BackendUnavailable, Refused, QuotaExceeded and InUse.
+	// The only condition type is "Ready". Its reasons are Ready, BackendUnavailable, Refused, QuotaExceeded and InUse.
 	//
 	// +optional
 	// +listType=map

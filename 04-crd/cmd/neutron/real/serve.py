@@ -2,8 +2,8 @@
 
 Usage: serve.py CONFIG DIRECTORY ADDRESS PORT
 
-It keeps its database in DIRECTORY, and prints its URL when it is up. There is no Keystone: who asks is said in the
-headers X-User-Id, X-Project-Id and X-Roles, and what they may do is decided by Neutron's own policy.
+It keeps its database in DIRECTORY and prints its URL once it accepts connections. There is no Keystone: the headers
+X-User-Id, X-Project-Id and X-Roles say who the caller is, and Neutron's own policy decides what the caller may do.
 """
 
 import logging
@@ -25,27 +25,27 @@ from oslo_middleware import request_id
 
 
 class Server(simple_server.WSGIServer):
-    """Answers one request after the other, in the thread that all of Neutron is in.
+    """Serves one request at a time, in the thread in which all of Neutron runs.
 
-    SQLite has one writer at a time, and Neutron leaves greenlets behind that must not outlive their thread.
+    SQLite allows one writer at a time, and Neutron leaves greenlets behind that must not outlive their thread.
     """
 
     request_queue_size = 64
 
     def handle_error(self, request, client_address):
-        if not isinstance(sys.exc_info()[1], OSError):  # a client that is gone, or has asked nothing
+        if not isinstance(sys.exc_info()[1], OSError):  # the client is gone, or sent no request
             super().handle_error(request, client_address)
 
 
 class Handler(simple_server.WSGIRequestHandler):
-    timeout = 1  # a connection on which nothing is asked is in everybody's way
+    timeout = 1  # an idle connection blocks all others
 
     def log_message(self, *args):
         pass
 
 
 def end_with_stdin():
-    """Whoever has started us holds the other end, even if only to be killed."""
+    """Exits with the process that started this one: it holds the other end of the pipe, even if it is killed."""
     sys.stdin.read()
     os._exit(0)
 
@@ -58,12 +58,12 @@ def configure(file, directory):
 
 
 def create_tables():
-    """The migrations are not written for SQLite. The models say how it ends, too."""
+    """Creates the tables from the models, because the migrations do not work with SQLite."""
     head.get_metadata().create_all(database.get_writer_session().get_bind())
 
 
 def application():
-    """What api-paste.ini puts together, but for the filter that asks Keystone."""
+    """Returns the WSGI pipeline of api-paste.ini without the Keystone filter."""
     app = router.APIRouter()
     app = extensions.plugin_aware_extension_middleware_factory({})(app)
     app = auth.NeutronKeystoneContext(app)
@@ -72,9 +72,9 @@ def application():
 
 
 def main(file, directory, address, port):
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever has started us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
     logging.basicConfig(level=logging.ERROR)
-    threading.excepthook = lambda _: None  # newer ones tell Nova what is gone, in a thread; there is no Nova
+    threading.excepthook = lambda _: None  # newer versions notify Nova of deletions, in a thread; there is no Nova
     threading.Thread(target=end_with_stdin, daemon=True).start()
     configure(file, directory)
     create_tables()

@@ -14,13 +14,13 @@ import (
 // NetworkApplyConfiguration represents a declarative configuration of the Network type for use
 // with apply.
 //
-// Network is a network with one subnet, in an OpenStack cloud.
+// Network is a network with one subnet in an OpenStack cloud.
 type NetworkApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// What the network should be.
+	// The desired state of the network.
 	Spec *NetworkSpecApplyConfiguration `json:"spec,omitempty"`
-	// What the controller found and did. Nobody else writes it.
+	// The observed state of the network. Only the controller writes it.
 	Status *NetworkStatusApplyConfiguration `json:"status,omitempty"`
 }
 

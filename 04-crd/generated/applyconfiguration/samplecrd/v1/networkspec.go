@@ -5,14 +5,14 @@ package v1
 // NetworkSpecApplyConfiguration represents a declarative configuration of the NetworkSpec type for use
 // with apply.
 //
-// NetworkSpec is what a person asks for.
+// NetworkSpec is the desired state of a Network.
 //
-// In a subnet's last address, all bits are one that are not of the prefix. The last rule looks for a zero among
-// them, octet by octet; end is the bit at which an octet ends.
+// In a subnet's last address, all bits after the prefix are one. The last rule looks for a zero among those bits, octet
+// by octet; end is the number of the bit at which an octet ends.
 type NetworkSpecApplyConfiguration struct {
-	// The addresses of the subnet, such as 192.168.0.0/16. It cannot be changed.
+	// The address range of the subnet in CIDR notation, such as 192.168.0.0/16. Immutable.
 	CIDR *string `json:"cidr,omitempty"`
-	// The address of the subnet's gateway, such as 192.168.0.1: inside the CIDR, and neither its first nor its
+	// The address of the subnet's gateway, such as 192.168.0.1. It must be inside the CIDR, and not its first or
 	// last address.
 	Gateway *string `json:"gateway,omitempty"`
 }

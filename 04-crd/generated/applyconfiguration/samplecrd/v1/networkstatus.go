@@ -9,15 +9,15 @@ import (
 // NetworkStatusApplyConfiguration represents a declarative configuration of the NetworkStatus type for use
 // with apply.
 //
-// NetworkStatus is what the controller says.
+// NetworkStatus is the observed state of a Network.
 type NetworkStatusApplyConfiguration struct {
-	// The generation of the Network that the rest speaks of.
+	// The metadata.generation of the Network that this status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// The id of the network in the cloud.
+	// The ID of the network in the cloud.
 	NetworkID *string `json:"networkID,omitempty"`
-	// The id of its subnet in the cloud.
+	// The ID of the subnet in the cloud.
 	SubnetID *string `json:"subnetID,omitempty"`
-	// "Ready" is the one there is. Its reasons are Ready, BackendUnavailable, Refused, QuotaExceeded and InUse.
+	// The only condition type is "Ready". Its reasons are Ready, BackendUnavailable, Refused, QuotaExceeded and InUse.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
