@@ -17,16 +17,16 @@ import (
 	"example.com/controllers/crd/neutrontest"
 )
 
-// step is a request, and what is answered.
+// step is a request and the response that it must get.
 type step struct {
-	request string // method, path, and perhaps a body; {x} is an id
+	request string // method, path and an optional body; {x} is the ID called x
 	match   string // the If-Match header
-	roles   string // other than "member,reader"
-	project string // other than the test's own
+	roles   string // "": "member,reader"
+	project string // "": the test's own
 	status  int
-	// answer is JSON of which all has to be in the answer. Of an error, it is the type and the message.
+	// answer is JSON that must be part of the response's JSON. For an error, it is "TYPE: MESSAGE".
 	answer string
-	id     string // by which name the answer's id is known from then on
+	id     string // the name that later steps use for the ID in the response
 }
 
 const nobody = "00000000-0000-0000-0000-000000000000"
@@ -35,7 +35,7 @@ func create(name string) step {
 	return step{request: `POST /networks {"network":{"name":"` + name + `"}}`, status: 201, id: name}
 }
 
-// contract is what is relied on, of a Neutron. Each story begins with nothing.
+// contract is the behaviour of Neutron that the lesson relies on. Each sequence of steps begins in an empty project.
 var contract = map[string][]step{
 	"networks": {
 		{request: `GET /networks?name=a`, status: 200, answer: `{"networks":[]}`},
@@ -53,7 +53,7 @@ var contract = map[string][]step{
 		{request: `GET /networks/{a}`, status: 404, answer: `NetworkNotFound: Network {a} could not be found.`},
 		{request: `GET /networks/notauuid`, status: 404, answer: `NetworkNotFound: Network notauuid could not be found.`},
 	},
-	"a name is no name": {
+	"names are not unique": {
 		create("a"),
 		{request: `POST /networks {"network":{"name":"a"}}`, status: 201, id: "b"},
 		{request: `DELETE /networks/{a}`, status: 204},
@@ -176,7 +176,7 @@ var contract = map[string][]step{
 	},
 }
 
-// TestContract plays the stories on the Server, or on the Neutron at NEUTRON_URL.
+// TestContract runs the contract against the Server, or against the Neutron at NEUTRON_URL if that is set.
 func TestContract(t *testing.T) {
 	url := os.Getenv("NEUTRON_URL")
 	if url == "" {
@@ -243,7 +243,7 @@ func requireAnswer(t *testing.T, s step, want string, got []byte) {
 	require.Equal(t, wanted, narrow(is, wanted), s.request)
 }
 
-// narrow leaves of a value what the other one has, too.
+// narrow removes from value the keys that like does not have.
 func narrow(value, like any) any {
 	switch like := like.(type) {
 	case map[string]any:
@@ -272,7 +272,11 @@ func narrow(value, like any) any {
 	return value
 }
 
-func TestWhoAsks(t *testing.T) {
+// A request without a user is refused.
+func TestAuthentication(t *testing.T) {
+	if os.Getenv("NEUTRON") == "real" {
+		t.Skip("has nothing to do with OpenStack's own Neutron; make tests runs it")
+	}
 	server := httptest.NewServer(&neutrontest.Server{})
 	defer server.Close()
 	response, err := http.Get(server.URL + "/v2.0/networks")

@@ -14,14 +14,14 @@ import (
 	"example.com/controllers/harness/testinput"
 )
 
-// isGenerated says which files of the lesson "make generate" writes.
+// isGenerated reports whether "make generate" writes the file, a path relative to the lesson's directory.
 func isGenerated(path string) bool {
 	name := filepath.Base(path)
 	return strings.HasPrefix(path, "generated/") && name != "staticcheck.conf" ||
 		strings.HasPrefix(name, "zz_generated.") || strings.HasPrefix(path, "manifests/samplecrd.k8s.io_")
 }
 
-// files returns the contents of the lesson's files, by path, without the tests.
+// files returns the contents of the lesson's files by path, without those of its test module.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	testinput.Declare(dir)
@@ -42,11 +42,12 @@ func files(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// What is generated is what "make generate" makes of the types, from nothing and in any directory.
+// The committed files must be those that "make generate" generates from the types, in an empty directory elsewhere.
 func TestGenerated(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it builds the generators")
+		t.Skip("builds the generators")
 	}
+	skipWithRealNeutron(t)
 	t.Parallel()
 	committed := files(t, "..")
 	dir := t.TempDir()
@@ -62,23 +63,24 @@ func TestGenerated(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
-	count, made := 0, files(t, dir)
+	count, generated := 0, files(t, dir)
 	for path := range committed {
 		if isGenerated(path) {
 			count++
-			require.Contains(t, made, path, `it is not generated any more; run "make generate" and commit what it changes`)
+			require.Contains(t, generated, path, `it is no longer generated; run "make generate" and commit the changes`)
 		}
 	}
 	require.Greater(t, count, 20)
-	for path, text := range made {
+	for path, text := range generated {
 		if isGenerated(path) {
-			require.Equal(t, committed[path], text, `%s is not what is generated; run "make generate" and commit what it changes`, path)
+			require.Equal(t, committed[path], text, `%s is out of date; run "make generate" and commit the changes`, path)
 		}
 	}
 }
 
-// The page says of each marker what comes of it.
+// The page explains each marker.
 func TestMarkersAreExplained(t *testing.T) {
+	skipWithRealNeutron(t)
 	testinput.Declare("../README.md", "../apis")
 	page, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
@@ -94,7 +96,7 @@ func TestMarkersAreExplained(t *testing.T) {
 		require.NoError(t, err)
 		for _, m := range marker.FindAllStringSubmatch(string(source), -1) {
 			count++
-			require.Contains(t, string(page), "`+"+m[1], "the page does not say what comes of it")
+			require.Contains(t, string(page), "`+"+m[1], "the page does not explain this marker")
 		}
 	}
 	require.Greater(t, count, 20)

@@ -40,20 +40,20 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// world is a cluster with the lesson's controller at work in it, and a cloud: the Neutron at NEUTRON_URL, if that is
-// set, in a project of the test's own.
+// world is a namespace in a cluster, with the lesson's controller, and a cloud with a project of the test's own: the
+// Neutron at NEUTRON_URL if that is set, or else one in memory.
 type world struct {
 	*clustertest.Env
 	t         *testing.T
 	networks  typed.NetworkInterface
 	project   string
-	cloud     *gophercloud.ServiceClient // as a person
-	admin     *gophercloud.ServiceClient
-	down      atomic.Bool     // the cloud does not answer
-	calls     atomic.Int64    // of the controller, to the cloud
-	recording history.Memory  // what passed between the controller and the API server
-	proxy     *apiproxy.Proxy // the controller's way to the API server
-	backend   *neutron.Cloud  // the controller's
+	cloud     *gophercloud.ServiceClient // as another user of the project
+	admin     *gophercloud.ServiceClient // as an administrator
+	down      atomic.Bool                // while true, the cloud answers the controller with 503
+	calls     atomic.Int64               // number of requests from the controller to the cloud
+	recording history.Memory             // of the requests between the controller and the API server
+	proxy     *apiproxy.Proxy            // between the controller and the API server
+	backend   *neutron.Cloud             // the controller's
 }
 
 func newWorld(t *testing.T) *world {
@@ -68,14 +68,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// worldIn is a world without a controller. The way is the controller's to the cloud; nil is a good one.
-func worldIn(t *testing.T, env *clustertest.Env, client typed.NetworkInterface, way http.RoundTripper) *world {
+// worldIn returns a world without a controller. The controller's requests to the cloud use transport; nil is the default.
+func worldIn(t *testing.T, env *clustertest.Env, client typed.NetworkInterface, transport http.RoundTripper) *world {
 	w := &world{Env: env, t: t, networks: client, project: strings.ReplaceAll(uuid.NewString(), "-", "")}
 	var neutronAPI http.Handler = &neutrontest.Server{}
-	if at := os.Getenv("NEUTRON_URL"); at != "" {
-		there, err := url.Parse(at)
+	if address := os.Getenv("NEUTRON_URL"); address != "" {
+		upstream, err := url.Parse(address)
 		require.NoError(t, err)
-		neutronAPI = httputil.NewSingleHostReverseProxy(there)
+		neutronAPI = httputil.NewSingleHostReverseProxy(upstream)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-User-Id") == "controller" {
@@ -88,13 +88,13 @@ func worldIn(t *testing.T, env *clustertest.Env, client typed.NetworkInterface, 
 		neutronAPI.ServeHTTP(rw, r)
 	}))
 	t.Cleanup(server.Close)
-	cloud := func(user, roles string, way http.RoundTripper) *gophercloud.ServiceClient {
-		return &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: way}}, Type: "network",
+	cloud := func(user, roles string, transport http.RoundTripper) *gophercloud.ServiceClient {
+		return &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: transport}}, Type: "network",
 			Endpoint: server.URL + "/", ResourceBase: server.URL + "/v2.0/",
 			MoreHeaders: map[string]string{"X-User-Id": user, "X-Project-Id": w.project, "X-Roles": roles}}
 	}
-	w.cloud, w.admin = cloud("person", "member,reader", nil), cloud("person", "admin", nil)
-	w.backend = &neutron.Cloud{Client: cloud("controller", "member,reader", way), Owner: "test"}
+	w.cloud, w.admin = cloud("user", "member,reader", nil), cloud("user", "admin", nil)
+	w.backend = &neutron.Cloud{Client: cloud("controller", "member,reader", transport), Owner: "test"}
 	t.Cleanup(w.cleanUp)
 
 	config, err := env.Config()
@@ -105,7 +105,7 @@ func worldIn(t *testing.T, env *clustertest.Env, client typed.NetworkInterface, 
 	return w
 }
 
-// start starts a controller that remembers nothing. It returns what stops it.
+// start starts a new controller and returns a function that stops it and waits until it has ended.
 func (w *world) start(ctx context.Context, options crd.Options) (stop func(), err error) {
 	kube, err := kubernetes.NewForConfig(w.proxy.Config())
 	if err != nil {
@@ -132,7 +132,7 @@ func (w *world) start(ctx context.Context, options crd.Options) (stop func(), er
 	}, nil
 }
 
-// create makes a Network and waits until it is ready.
+// create creates a Network and waits until it is ready.
 func (w *world) create() *samplecrdv1.Network {
 	w.t.Helper()
 	made, err := w.networks.Create(w.t.Context(), network("192.168.0.0/16", "192.168.0.1"), metav1.CreateOptions{})
@@ -140,7 +140,7 @@ func (w *world) create() *samplecrdv1.Network {
 	return w.becomes(made.Name, metav1.ConditionTrue, samplecrdv1.ReasonReady)
 }
 
-// becomes waits until the condition of a Network is that.
+// becomes waits until a Network has that condition for its current generation.
 func (w *world) becomes(name string, status metav1.ConditionStatus, reason string) *samplecrdv1.Network {
 	w.t.Helper()
 	var network *samplecrdv1.Network
@@ -151,7 +151,7 @@ func (w *world) becomes(name string, status metav1.ConditionStatus, reason strin
 		}
 		ready := meta.FindStatusCondition(network.Status.Conditions, samplecrdv1.ConditionReady)
 		if ready == nil {
-			return "there is none"
+			return "there is no Ready condition"
 		}
 		if ready.Status != status || ready.Reason != reason || ready.ObservedGeneration != network.Generation {
 			return string(ready.Status) + ", " + ready.Reason + ": " + ready.Message
@@ -161,6 +161,7 @@ func (w *world) becomes(name string, status metav1.ConditionStatus, reason strin
 	return network
 }
 
+// isGone waits until a Network no longer exists, and requires that the cloud has deleted everything by then.
 func (w *world) isGone(name string) {
 	w.t.Helper()
 	w.Eventually("Network "+name, func(ctx context.Context) string {
@@ -168,20 +169,20 @@ func (w *world) isGone(name string) {
 		if apierrors.IsNotFound(err) {
 			return ""
 		}
-		return "it is still there"
+		return "it still exists"
 	})
 	require.Empty(w.t, w.subnets())
 	require.Empty(w.t, w.inCloud(w.t.Context()))
 }
 
-// inCloud returns the networks that are there.
+// inCloud returns the networks of the test's project.
 func (w *world) inCloud(ctx context.Context) []networks.Network {
 	w.t.Helper()
 	pages, err := networks.List(w.cloud, networks.ListOpts{}).AllPages(ctx)
 	require.NoError(w.t, err)
 	all, err := networks.ExtractNetworks(pages)
 	require.NoError(w.t, err)
-	return slices.DeleteFunc(all, func(n networks.Network) bool { return n.ProjectID != w.project }) // others may be shared with us
+	return slices.DeleteFunc(all, func(n networks.Network) bool { return n.ProjectID != w.project }) // other projects may share theirs
 }
 
 func (w *world) subnets() []subnets.Subnet {
@@ -193,9 +194,9 @@ func (w *world) subnets() []subnets.Subnet {
 	return all
 }
 
-// cleanUp leaves nothing in a cloud that is there after the test, however that went.
+// cleanUp deletes what the test has left in the cloud, which may outlive the test.
 func (w *world) cleanUp() {
-	ctx := context.Background() // the test's own has ended by now
+	ctx := context.Background() // the test's context has ended
 	pages, err := ports.List(w.cloud, ports.ListOpts{ProjectID: w.project}).AllPages(ctx)
 	require.NoError(w.t, err)
 	left, err := ports.ExtractPorts(pages)
@@ -208,7 +209,7 @@ func (w *world) cleanUp() {
 	}
 }
 
-// writes returns the controller's, but for Events.
+// writes returns the controller's writes to the API server, without Events.
 func (w *world) writes() []string {
 	var writes []string
 	for _, r := range w.recording.History().Writes() {
@@ -219,7 +220,8 @@ func (w *world) writes() []string {
 	return writes
 }
 
-// wrote waits until the controller has written that often. A write is recorded a little after others can see it.
+// wrote waits until the controller has made that many writes, and requires that there are no more. A write is recorded a
+// little after its effect can be observed.
 func (w *world) wrote(times int) {
 	w.t.Helper()
 	w.Eventually("writes", func(context.Context) string {
@@ -242,7 +244,7 @@ func (w *world) events(name string) []string {
 	return reasons
 }
 
-func TestLife(t *testing.T) {
+func TestLifecycle(t *testing.T) {
 	w := newWorld(t)
 	n := w.create()
 	require.Equal(t, []string{crd.Finalizer}, n.Finalizers)
@@ -259,14 +261,14 @@ func TestLife(t *testing.T) {
 	w.becomes(n.Name, metav1.ConditionTrue, samplecrdv1.ReasonReady)
 	require.Equal(t, "192.168.7.7", w.subnets()[0].GatewayIP)
 
-	require.Equal(t, n.Status.SubnetID, w.subnets()[0].ID, "it is another one")
+	require.Equal(t, n.Status.SubnetID, w.subnets()[0].ID, "the subnet must not be replaced")
 
-	// It is looked at again and again, and nothing is written.
+	// Rechecks write nothing.
 	w.wrote(3)
 	calls := w.calls.Load()
 	w.Eventually("the cloud", func(context.Context) string {
 		if w.calls.Load() < calls+6 {
-			return "it is not looked at again"
+			return "there was no recheck"
 		}
 		return ""
 	})
@@ -292,7 +294,7 @@ func TestDrift(t *testing.T) {
 		}
 		return ""
 	})
-	w.wrote(2) // the gateway was none of the cluster's business
+	w.wrote(2) // repairing the gateway does not change the status
 	again := func(what string, id func(samplecrdv1.NetworkStatus) string) {
 		t.Helper()
 		before := id(n.Status)
@@ -302,7 +304,7 @@ func TestDrift(t *testing.T) {
 				return err.Error()
 			}
 			if id(n.Status) == before {
-				return "it is the old one"
+				return "it has not changed"
 			}
 			return ""
 		})
@@ -330,16 +332,16 @@ func TestTheCloudIsDown(t *testing.T) {
 	require.NoError(t, w.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
 	w.Eventually("the cloud", func(context.Context) string {
 		if w.calls.Load() < calls+5 {
-			return "it is not tried again"
+			return "there was no retry"
 		}
 		return ""
 	})
-	require.LessOrEqual(t, len(w.writes()), 4, "the condition is of the new generation, and that is all")
+	require.LessOrEqual(t, len(w.writes()), 4, "only the observed generation may change")
 	w.down.Store(false)
 	w.isGone(n.Name)
 }
 
-func TestPortsInTheWay(t *testing.T) {
+func TestDeletionWithPorts(t *testing.T) {
 	w := newWorld(t)
 	n := w.create()
 	port, err := ports.Create(t.Context(), w.cloud, ports.CreateOpts{NetworkID: n.Status.NetworkID, Name: "web"}).Extract()
@@ -357,8 +359,8 @@ func TestPortsInTheWay(t *testing.T) {
 	w.isGone(n.Name)
 }
 
-// What was made for a Network that is gone goes as well; what was made for somebody else's stays.
-func TestWhatIsLeft(t *testing.T) {
+// The controller deletes orphans of its own, and keeps those of another cluster.
+func TestOrphans(t *testing.T) {
 	w := newWorld(t)
 	n := w.create()
 	require.NoError(t, w.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
@@ -373,7 +375,7 @@ func TestWhatIsLeft(t *testing.T) {
 	}
 	late, others := make("test", n), make("another cluster", n)
 	require.NotEqual(t, late, others)
-	w.Eventually("what is left", func(context.Context) string {
+	w.Eventually("the networks in the cloud", func(context.Context) string {
 		left := sets.New[string]()
 		for _, network := range w.inCloud(t.Context()) {
 			left.Insert(network.ID)
@@ -401,11 +403,11 @@ func TestQuotaExceeded(t *testing.T) {
 	calls := w.calls.Load()
 	w.Eventually("the cloud", func(context.Context) string {
 		if w.calls.Load() < calls+6 {
-			return "it is not tried again"
+			return "there was no retry"
 		}
 		return ""
 	})
-	w.wrote(2) // it is said once
+	w.wrote(2) // the retries write nothing
 	require.Empty(t, w.inCloud(t.Context()))
 
 	quota(1)
@@ -421,6 +423,7 @@ func TestQuotaExceeded(t *testing.T) {
 }
 
 func TestRights(t *testing.T) {
+	skipWithRealNeutron(t)
 	env, _ := newClient(t)
 	env.Install("../manifests")
 	env.RequireRights("network-controller", clustertest.Rights{
@@ -436,6 +439,7 @@ func TestRights(t *testing.T) {
 }
 
 func TestProgram(t *testing.T) {
+	skipWithRealNeutron(t)
 	program := clustertest.BuildProgram(t, "..", "./cmd/network-controller")
 	env, _ := newClient(t)
 	server := httptest.NewServer(&neutrontest.Server{})
@@ -456,11 +460,11 @@ func TestProgram(t *testing.T) {
 		"no project":        in("NEUTRON_PROJECT is not; set it to the project", "NEUTRON_URL="+server.URL),
 		"a bad address": in(`NEUTRON_URL is "neutron:9696"; it must be like http://127.0.0.1:9696`,
 			"NEUTRON_URL=neutron:9696", "NEUTRON_PROJECT=p"),
-		"no cloud there": in("list networks of the Neutron at "+nothing.URL+"/; is it the right address, and is it up?",
+		"not a Neutron": in("list networks of the Neutron at "+nothing.URL+"/; is it the right address, and is it up?",
 			"NEUTRON_URL="+nothing.URL, "NEUTRON_PROJECT=p"),
-		"no such cloud":   in("read clouds.yaml for OS_CLOUD=nowhere", "OS_CLOUD=nowhere"),
-		"half of a login": in("read the OS_... variables", "OS_AUTH_URL=http://127.0.0.1:1"),
-		"nobody to log in at": in("log in to http://127.0.0.1:1", "OS_AUTH_URL=http://127.0.0.1:1", "OS_USERNAME=u", "OS_PASSWORD=p",
+		"no such cloud":          in("read clouds.yaml for OS_CLOUD=nowhere", "OS_CLOUD=nowhere"),
+		"incomplete credentials": in("read the OS_... variables", "OS_AUTH_URL=http://127.0.0.1:1"),
+		"no Keystone": in("log in to http://127.0.0.1:1", "OS_AUTH_URL=http://127.0.0.1:1", "OS_USERNAME=u", "OS_PASSWORD=p",
 			"OS_PROJECT_NAME=p", "OS_DOMAIN_NAME=d"),
 	})
 	there := []string{"NEUTRON_PROJECT=p", "NEUTRON_URL=" + server.URL}
@@ -470,7 +474,7 @@ func TestProgram(t *testing.T) {
 	require.NoError(t, run.Wait())
 	require.Contains(t, run.Log(), "Stopped")
 
-	// A cloud that is down may be up again. What there is to say is in the Networks.
+	// The controller starts while the cloud is down. The Networks' status reports it.
 	server.Close()
 	run = clustertest.StartProgramIn(t, there, program, namespace, kubeconfig, "--address=127.0.0.1:0")
 	run.AwaitLog("Cannot reach the cloud, starting anyway")

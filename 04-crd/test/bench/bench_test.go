@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What a Network costs, at most.
+// The page says how many requests a Network costs.
 func TestCosts(t *testing.T) {
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestCosts(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct{ arg, want string }{
-		"an argument":       {"x", `there is no argument "x"; --help lists the flags`},
+		"an argument":       {"x", `unexpected argument "x"; --help lists the flags`},
 		"too many Networks": {"--networks=10001", "--networks is 10001; it must be from 0 to 10000"},
 		"no workers":        {"--workers=0", `invalid value "0" for flag -workers: it must be numbers from 1`},
 		"no rest":           {"--rest=0s", "--rest is 0s; it must be from 1s to 30m0s"},

@@ -1,8 +1,8 @@
-// Program bench measures lesson 4's program: how long it takes until many Networks are Ready, and until they are
-// gone, and what each of them costs the API server and Neutron.
+// Program bench measures lesson 4's controller: how long it takes until many Networks are ready, and until they are
+// deleted, and how many requests to the API server and to Neutron each of them costs.
 //
-// The program runs unmodified, with the rights that its manifests give it, and with its defaults but for the number
-// of workers. Its way to the API server is recorded, and its calls to a Neutron in memory are counted.
+// The controller runs unmodified, with the rights of its manifests and with default flags but for the number of workers.
+// Its requests to the API server are recorded, and those to a Neutron in memory are counted.
 package main
 
 import (
@@ -34,18 +34,18 @@ type options struct {
 }
 
 const (
-	mostNetworks = 10000 // more than that has not been tried
-	longestRest  = 30 * time.Minute
+	maxNetworks = 10000 // more have not been tried
+	maxRest     = 30 * time.Minute
 )
 
-// parse reads the flags. Its error says in a sentence what to write differently.
+// parse parses the flags. Its error names the flag and the values that it can have.
 func parse(args []string) (options, error) {
 	o := options{workers: workers{2, 8}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // what is wrong is said once, by main
-	flags.IntVar(&o.networks, "networks", 1000, "how `many` Networks there are; 0 for no measurement")
-	flags.Var(&o.workers, "workers", "how many workers the program has, one `number` after the other")
-	flags.DurationVar(&o.rest, "rest", 10*time.Second, "how `long` to look at it when all is done, such as 10s")
+	flags.SetOutput(io.Discard) // main prints the error
+	flags.IntVar(&o.networks, "networks", 1000, "`number` of Networks; 0 measures nothing")
+	flags.Var(&o.workers, "workers", "`numbers` of workers to measure with, one after the other")
+	flags.DurationVar(&o.rest, "rest", 10*time.Second, "how long to measure the controller at rest")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(os.Stderr)
@@ -54,16 +54,16 @@ func parse(args []string) (options, error) {
 	case err != nil:
 		return o, err
 	case flags.NArg() > 0:
-		return o, fmt.Errorf("there is no argument %q; --help lists the flags", flags.Arg(0))
-	case o.networks < 0 || o.networks > mostNetworks:
-		return o, fmt.Errorf("--networks is %d; it must be from 0 to %d", o.networks, mostNetworks)
-	case o.rest < time.Second || o.rest > longestRest:
-		return o, fmt.Errorf("--rest is %s; it must be from 1s to %s", o.rest, longestRest)
+		return o, fmt.Errorf("unexpected argument %q; --help lists the flags", flags.Arg(0))
+	case o.networks < 0 || o.networks > maxNetworks:
+		return o, fmt.Errorf("--networks is %d; it must be from 0 to %d", o.networks, maxNetworks)
+	case o.rest < time.Second || o.rest > maxRest:
+		return o, fmt.Errorf("--rest is %s; it must be from 1s to %s", o.rest, maxRest)
 	}
 	return o, nil
 }
 
-// workers are numbers of workers.
+// workers is a flag: numbers of workers, separated by commas.
 type workers []int
 
 // String implements flag.Value.
@@ -81,7 +81,7 @@ func (w *workers) Set(text string) error {
 	for word := range strings.SplitSeq(text, ",") {
 		number, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || number < 1 {
-			return errors.New("it must be numbers from 1 with commas between them, such as 2,8")
+			return errors.New("it must be numbers from 1, separated by commas, such as 2,8")
 		}
 		*w = append(*w, number)
 	}

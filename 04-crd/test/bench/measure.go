@@ -35,27 +35,27 @@ import (
 )
 
 const (
-	hangs   = 20 * time.Minute // how long anything may take that is waited for. It is no expectation, only an end.
-	moment  = 2 * time.Second  // for how long nothing must have been asked for at a rest
-	persons = 8                // who make and delete Networks at the same time
-	project = "bench"          // in Neutron
+	waitTimeout = 20 * time.Minute // for each wait; only so that a hang ends
+	quietPeriod = 2 * time.Second  // without requests, after which the controller counts as at rest
+	concurrency = 8                // number of Networks to create or delete at the same time
+	project     = "bench"          // in Neutron
 )
 
-// phase is a time, and what the program asked for in it.
+// phase is a part of a measurement.
 type phase struct {
-	took  time.Duration  // until all Networks were as they should be
-	costs []history.Cost // of the API server
-	calls map[string]int // of Neutron
+	took  time.Duration  // until all Networks were ready, or deleted
+	costs []history.Cost // the requests to the API server
+	calls map[string]int // number of requests to Neutron, by "METHOD collection"
 }
 
-// result is what was measured with a number of workers.
+// result is the measurement with one number of workers.
 type result struct {
 	workers             int
 	made, rest, deleted phase
 }
 
-// measure starts a cluster and measures the program of the repository at root on it. Whatever comes of it, nothing
-// is left of it.
+// measure builds the controller of the repository at root and measures it on a cluster of its own, which it removes in
+// any case.
 func measure(ctx context.Context, o options, root string, progress io.Writer) (all []result, err error) {
 	path, err := gobuild.Build(ctx, gobuild.Program{
 		Name: "network-controller", Dir: filepath.Join(root, "04-crd"), Package: "./cmd/network-controller", Sources: []string{"."},
@@ -83,7 +83,7 @@ func measure(ctx context.Context, o options, root string, progress io.Writer) (a
 		r, err := b.measure(number)
 		if err != nil {
 			if ctx.Err() != nil {
-				err = context.Cause(ctx) // what failed then, failed because of that
+				err = context.Cause(ctx) // the error is only a consequence of this
 			}
 			return nil, fmt.Errorf("with %d workers: %w", number, err)
 		}
@@ -95,16 +95,16 @@ func measure(ctx context.Context, o options, root string, progress io.Writer) (a
 // bench is a measurement with one number of workers.
 type bench struct {
 	options
-	ctx     context.Context // ends when the measurement is to end; its cause says why
-	fail    func(error)     // ends it
+	ctx     context.Context // its cause is the error that ended the measurement
+	fail    func(error)     // cancels ctx with a cause
 	cluster *cluster.Cluster
-	dir     string // of the lesson
-	path    string // of its program
+	dir     string // the lesson's directory
+	path    string // the controller's program
 
 	networks typed.NetworkInterface
-	wire     history.Memory
+	requests history.Memory // between the controller and the API server
 	cloud    counter
-	seen     samplecrd.NetworkLister
+	lister   samplecrd.NetworkLister // of an informer of the benchmark's own
 }
 
 func (b *bench) measure(workers int) (r result, err error) {
@@ -141,7 +141,7 @@ func (b *bench) measure(workers int) (r result, err error) {
 	}
 	b.networks = client.SamplecrdV1().Networks(stage.Namespace)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(stage.Namespace))
-	b.seen = factory.Samplecrd().V1().Networks().Lister()
+	b.lister = factory.Samplecrd().V1().Networks().Lister()
 	watching, noMore := context.WithCancel(b.ctx)
 	defer factory.Shutdown()
 	defer noMore()
@@ -167,8 +167,8 @@ func (b *bench) measure(workers int) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	// It is stopped after its client, or the recording would end with requests that were cut off.
-	proxy, err := apiproxy.Start(context.WithoutCancel(b.ctx), apiproxy.Options{Upstream: account, Record: b.wire.Record})
+	// The proxy stops after the controller; otherwise, the recording would end with requests that broke off.
+	proxy, err := apiproxy.Start(context.WithoutCancel(b.ctx), apiproxy.Options{Upstream: account, Record: b.requests.Record})
 	if err != nil {
 		return r, err
 	}
@@ -197,19 +197,19 @@ func (b *bench) measure(workers int) (r result, err error) {
 	return r, b.phases(&r)
 }
 
-// phases makes the Networks, looks at a rest, and deletes them.
+// phases creates the Networks, waits at rest, and deletes them.
 func (b *bench) phases(r *result) error {
-	if err := b.until("the program is in step", func() string {
-		for _, e := range b.wire.History().Events {
+	if err := b.until("the controller's cache has synced", func() string {
+		for _, e := range b.requests.History().Events {
 			if e.Resource == "networks" && e.Type == "BOOKMARK" {
 				return ""
 			}
 		}
-		return "it has not been told of all Networks"
+		return "it has not received all Networks"
 	}); err != nil {
 		return err
 	}
-	if err := b.isQuiet(); err != nil {
+	if err := b.awaitQuiet(); err != nil {
 		return err
 	}
 	var err error
@@ -222,7 +222,7 @@ func (b *bench) phases(r *result) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("make the Networks: %w", err)
+			return fmt.Errorf("create the Networks: %w", err)
 		}
 		return b.until("all Networks are Ready", func() string {
 			if _, ready := b.count(); ready < b.options.networks {
@@ -250,9 +250,9 @@ func (b *bench) phases(r *result) error {
 		if err != nil {
 			return fmt.Errorf("delete the Networks: %w", err)
 		}
-		return b.until("all Networks are gone", func() string {
-			if there, _ := b.count(); there > 0 {
-				return fmt.Sprintf("%d are there", there)
+		return b.until("all Networks are deleted", func() string {
+			if existing, _ := b.count(); existing > 0 {
+				return fmt.Sprintf("%d still exist", existing)
 			}
 			return ""
 		})
@@ -260,17 +260,17 @@ func (b *bench) phases(r *result) error {
 	return err
 }
 
-// phase measures what is done, and what the program asks for from the beginning until it asks for nothing more.
+// phase measures how long do takes, and the requests from its start until the controller is at rest again.
 func (b *bench) phase(do func() error) (p phase, err error) {
 	from, before := time.Now(), b.cloud.counts()
 	if err := do(); err != nil {
 		return p, err
 	}
 	p.took = time.Since(from)
-	if err := b.isQuiet(); err != nil {
+	if err := b.awaitQuiet(); err != nil {
 		return p, err
 	}
-	p.costs = b.wire.History().Between(from, time.Time{}).Cost()
+	p.costs = b.requests.History().Between(from, time.Time{}).Cost()
 	p.calls = b.cloud.counts()
 	for call, count := range before {
 		p.calls[call] -= count
@@ -278,31 +278,31 @@ func (b *bench) phase(do func() error) (p phase, err error) {
 	return p, nil
 }
 
-// isQuiet waits until nothing has been asked for a moment, of either side: Events are written when they can be.
-func (b *bench) isQuiet() error {
+// awaitQuiet waits until the controller has sent no requests for a while. Events are written asynchronously.
+func (b *bench) awaitQuiet() error {
 	last, since := -1, time.Now()
-	return b.until("the program is at rest", func() string {
-		if now := b.wire.Len() + b.cloud.total(); now != last {
+	return b.until("the controller is at rest", func() string {
+		if now := b.requests.Len() + b.cloud.total(); now != last {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) < moment {
-			return "it has just asked for something"
+		if time.Since(since) < quietPeriod {
+			return "it still sends requests"
 		}
 		return ""
 	})
 }
 
-// forAll does something with all names of Networks, several at a time.
+// forAll calls do with the name of each Network, several at a time.
 func (b *bench) forAll(do func(name string) error) error {
 	var group errgroup.Group
-	group.SetLimit(persons)
+	group.SetLimit(concurrency)
 	for number := range b.options.networks {
 		group.Go(func() error { return do(fmt.Sprintf("network-%d", number)) })
 	}
 	return group.Wait()
 }
 
-// until waits until check returns "", and fails with what it returned last if that never comes.
+// until waits until check returns "". If that takes too long, the error has what check returned last.
 func (b *bench) until(what string, check func() string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -311,8 +311,8 @@ func (b *bench) until(what string, check func() string) error {
 		if last == "" {
 			return nil
 		}
-		if time.Since(begin) > hangs {
-			return fmt.Errorf("wait until %s: %s, after %s", what, last, hangs)
+		if time.Since(begin) > waitTimeout {
+			return fmt.Errorf("wait until %s: %s, after %s", what, last, waitTimeout)
 		}
 		select {
 		case <-tick.C:
@@ -322,9 +322,9 @@ func (b *bench) until(what string, check func() string) error {
 	}
 }
 
-// count returns how many Networks there are, and how many of these are Ready, as far as is known here.
-func (b *bench) count() (there, ready int) {
-	all, err := b.seen.List(labels.Everything())
+// count returns how many Networks the cache has, and how many of these are ready.
+func (b *bench) count() (existing, ready int) {
+	all, err := b.lister.List(labels.Everything())
 	if err != nil {
 		b.fail(err)
 	}
@@ -336,7 +336,7 @@ func (b *bench) count() (there, ready int) {
 	return len(all), ready
 }
 
-// counter is a Neutron that counts calls, by method and collection.
+// counter is a Neutron that counts its requests by "METHOD collection".
 type counter struct {
 	server neutrontest.Server
 	mu     sync.Mutex

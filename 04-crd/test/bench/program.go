@@ -12,23 +12,22 @@ import (
 	"example.com/controllers/harness/guard"
 )
 
-// program is the lesson's program while it runs. It runs under a guard, so that it does not outlive us, even if we
-// are killed.
+// program is the running controller. It runs under a guard, which ends it even if the benchmark is killed.
 type program struct {
 	guard *exec.Cmd
 	alive io.WriteCloser // the guard's standard input
 	log   string         // path
-	ended chan struct{}  // closed when it has
-	err   error          // how, once it has
+	ended chan struct{}  // closed when the process has ended
+	err   error          // of the process; valid once ended is closed
 }
 
-// start starts a program that writes its log to a file. fail is told if it ends before stop is called.
+// start starts a program with its output in a file. It calls fail when the program ends.
 func start(log, kubeconfig string, env []string, fail func(error), path string, args ...string) (*program, error) {
 	cmd, err := guard.Command(kubeconfig, path, append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	null, err := os.Open(os.DevNull) // the file 3 that a guard hands on
+	null, err := os.Open(os.DevNull) // as file 3, which a guard expects
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +44,7 @@ func start(log, kubeconfig string, env []string, fail func(error), path string, 
 	}
 	cmd.Env = append(append(isolated, "KUBECONFIG="+kubeconfig), env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the benchmark
 	p := &program{guard: cmd, log: log, ended: make(chan struct{})}
 	if p.alive, err = cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -56,27 +55,26 @@ func start(log, kubeconfig string, env []string, fail func(error), path string, 
 	go func() {
 		p.err = cmd.Wait()
 		close(p.ended)
-		fail(fmt.Errorf("the program ended by itself (%v); the end of its log:\n%s", p.err, p.tail()))
+		fail(fmt.Errorf("the controller exited (%v); the end of its log:\n%s", p.err, p.tail()))
 	}()
 	return p, nil
 }
 
-// stop ends the program with SIGTERM, waits until it has ended, and ends it with SIGKILL if it takes long. An end
-// after this is no failure any more.
+// stop sends SIGTERM, waits until the program has ended, and sends SIGKILL if that takes long.
 func (p *program) stop() error {
 	_, err := io.WriteString(p.alive, guard.Bye)
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EPIPE) {
-		err = nil // the guard is gone
+		err = nil // the guard has ended already
 	}
 	err = errors.Join(err, p.alive.Close())
 	<-p.ended
 	if p.err != nil {
-		err = errors.Join(err, fmt.Errorf("stop the program: %w; the end of its log:\n%s", p.err, p.tail()))
+		err = errors.Join(err, fmt.Errorf("stop the controller: %w; the end of its log:\n%s", p.err, p.tail()))
 	}
 	return err
 }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (p *program) tail() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// writes is what the program asked the API server to change, but for Events.
+// writes returns the number of writes to the API server, without Events.
 func (p phase) writes() (total int) {
 	for _, c := range p.costs {
 		if isWrite(c) {
@@ -35,11 +35,11 @@ func (p phase) totalCalls() (total int) {
 	return total
 }
 
-// rows are what is said of a phase, by what it is about.
+// rows returns the numbers of a phase by label. The first two characters of a label are for sorting only.
 func (p phase) rows() map[string]int {
-	const ( // sorted as they are to be read
+	const (
 		writes, write, events, reads = "1 writes to the API server", "2   ", "3 Events", "4 reads"
-		calls, call                  = "5 calls to Neutron", "6   "
+		calls, call                  = "5 requests to Neutron", "6   "
 	)
 	rows := map[string]int{writes: p.writes(), events: 0, reads: 0, calls: p.totalCalls()}
 	for _, c := range p.costs {
@@ -60,9 +60,9 @@ func (p phase) rows() map[string]int {
 	return rows
 }
 
-// report prints what was measured as a table.
+// report prints the results as a table.
 func report(w io.Writer, o options, all []result) error {
-	fmt.Fprintf(w, "\n%d Networks with lesson 4's program\n\n", o.networks)
+	fmt.Fprintf(w, "\n%d Networks with lesson 4's controller\n\n", o.networks)
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	line := func(name string, cell func(result) string) {
 		fmt.Fprint(table, name)
@@ -90,7 +90,7 @@ func report(w io.Writer, o options, all []result) error {
 	section(func(r result) phase { return r.made }, each)
 	line("at rest, for", func(r result) string { return took(r.rest.took) })
 	section(func(r result) phase { return r.rest }, func(count int) string { return fmt.Sprint(count) })
-	line("until all are gone", func(r result) string { return took(r.deleted.took) })
+	line("until all are deleted", func(r result) string { return took(r.deleted.took) })
 	line("for each Network:", func(result) string { return "" })
 	section(func(r result) phase { return r.deleted }, each)
 	return table.Flush()

@@ -41,14 +41,14 @@ import (
 	"example.com/controllers/harness/apiproxy"
 )
 
-// Networks live and die, and both ways of the controller are bad, and it is restarted again and again. Whenever the
-// ways are good for a while, there is one network in the cloud for each Network; and in the end nothing on either
-// side.
+// Users create, change and delete Networks at random, and change the cloud, while random requests of the controller to the
+// API server and to the cloud fail and the controller is restarted. After each round the faults stop, and the cloud must
+// come to have one network for each Network; after the last, nothing must be left on either side.
 //
-// Not parallel: it looks at all goroutines of the process.
-func TestLives(t *testing.T) {
+// Not parallel: it checks all goroutines of the process for leaks.
+func TestRandomHistories(t *testing.T) {
 	if os.Getenv("NEUTRON_URL") != "" {
-		t.Skip("how long it takes is known with the Neutron in memory only")
+		t.Skip("runs with the Neutron in memory only; make tests runs it")
 	}
 	rounds, names, each := 5, 20, 5
 	if testing.Short() {
@@ -59,14 +59,14 @@ func TestLives(t *testing.T) {
 		_, err := fmt.Sscan(text, &seed)
 		require.NoError(t, err)
 	}
-	t.Logf("to see it again: SEED=%d. It is the same lives and faults, but who is first may differ. -artifacts keeps the log", seed)
+	t.Logf("to repeat it: SEED=%d; the operations and faults are the same, their timing is not. -artifacts keeps the log", seed)
 	random := func(stream int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(stream))) }
 
 	env, client := newClient(t)
 	config, err := env.Config()
 	require.NoError(t, err)
 	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { // after those of the world
+	t.Cleanup(func() { // runs after those of the world
 		transport, err := rest.TransportFor(config) // shared by all clients of this configuration
 		require.NoError(t, err)
 		utilnet.CloseIdleConnectionsFor(transport)
@@ -79,33 +79,33 @@ func TestLives(t *testing.T) {
 	require.NoError(t, err)
 	defer file.Close()
 	log := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(file))))
-	way := &badWay{log: log, random: random(0), befell: map[string]int{}, looked: map[types.UID]int{}, late: sets.New[types.UID](), deliver: make(chan struct{})}
-	l := &lives{world: worldIn(t, env, client, way), way: way, log: log, stop: func() {}, seen: map[types.UID]sight{}}
-	defer l.see(versioned.NewForConfigOrDie(config))()
+	transport := &faultyTransport{log: log, random: random(0), counts: map[string]int{}, rechecks: map[types.UID]int{}, late: sets.New[types.UID](), deliver: make(chan struct{})}
+	h := &histories{world: worldIn(t, env, client, transport), transport: transport, log: log, stop: func() {}, seen: map[types.UID]observation{}}
+	defer h.observe(versioned.NewForConfigOrDie(config))()
 	defer func() {
-		l.stop()
+		h.stop()
 		requests, err := os.Create(filepath.Join(t.ArtifactDir(), "requests"))
 		require.NoError(t, err)
 		defer requests.Close()
-		require.NoError(t, l.recording.History().WriteRequests(requests))
+		require.NoError(t, h.recording.History().WriteRequests(requests))
 	}()
 
 	alive := make([]*samplecrdv1.Network, names)
 	for round := range rounds {
-		require.NoError(t, l.proxy.SetFaults(faults(random(1+round), names*each)...))
-		way.becomesBad()
-		require.NoError(t, l.restart(5*time.Second)) // a watch that has begun knows nothing of new faults
+		require.NoError(t, h.proxy.SetFaults(faults(random(1+round), names*each)...))
+		transport.startFaults()
+		require.NoError(t, h.restart(5*time.Second)) // new faults do not affect watches that are already open
 		group, ctx := errgroup.WithContext(t.Context())
 		for name := range names {
 			random := random(1 + rounds + round*names + name)
 			group.Go(func() (err error) {
 				for range each {
 					if alive[name] != nil {
-						if err := l.end(ctx, alive[name]); err != nil {
+						if err := h.remove(ctx, alive[name]); err != nil {
 							return err
 						}
 					}
-					if alive[name], err = l.live(ctx, random, fmt.Sprintf("network-%d", name)); err != nil {
+					if alive[name], err = h.createAndChange(ctx, random, fmt.Sprintf("network-%d", name)); err != nil {
 						return err
 					}
 				}
@@ -113,71 +113,71 @@ func TestLives(t *testing.T) {
 			})
 		}
 		require.NoError(t, group.Wait())
-		require.NoError(t, l.proxy.SetFaults())
-		way.becomesGood()
-		l.settles(alive)
+		require.NoError(t, h.proxy.SetFaults())
+		transport.stopFaults()
+		h.settle(alive)
 	}
-	t.Logf("%d lives, with %d restarts. What befell calls to the cloud: %v", rounds*names*each, l.restarts, way.befell)
+	t.Logf("%d Networks, %d restarts, faults of requests to the cloud: %v", rounds*names*each, h.restarts, transport.counts)
 
 	for _, n := range alive {
-		require.NoError(t, l.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
+		require.NoError(t, h.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
 	}
-	l.Eventually("both sides", func(ctx context.Context) string {
-		left, err := l.networks.List(ctx, metav1.ListOptions{})
+	h.Eventually("both sides", func(ctx context.Context) string {
+		left, err := h.networks.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
 		}
-		if there, subs := l.inCloud(ctx), l.subnets(); len(left.Items)+len(there)+len(subs) > 0 {
-			return fmt.Sprintf("%d Networks, and in the cloud %d networks and %d subnets", len(left.Items), len(there), len(subs))
+		if nets, subs := h.inCloud(ctx), h.subnets(); len(left.Items)+len(nets)+len(subs) > 0 {
+			return fmt.Sprintf("%d Networks, and in the cloud %d networks and %d subnets", len(left.Items), len(nets), len(subs))
 		}
 		return ""
 	})
 }
 
-// lives is a world in which much happens at the same time.
-type lives struct {
+// histories is a world in which several users work at the same time.
+type histories struct {
 	*world
-	way *badWay
-	log context.Context // of the controllers
+	transport *faultyTransport // of the controllers to the cloud
+	log       context.Context  // has the logger of the controllers
 
 	controller sync.Mutex
 	stop       func()
 	restarts   int
 
 	mu   sync.Mutex
-	seen map[types.UID]sight
+	seen map[types.UID]observation // the latest of each Network
 }
 
-// sight is what a person has seen of a Network last.
-type sight struct {
+// observation is a Network as the test's own watch has seen it last.
+type observation struct {
 	*samplecrdv1.Network
 	isGone bool
 }
 
-// see sees until it is told to stop.
-func (l *lives) see(client versioned.Interface) (stop func()) {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(l.Namespace))
-	see := func(n *samplecrdv1.Network, isGone bool) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.seen[n.UID] = sight{n, isGone}
+// observe watches all Networks until stop is called.
+func (h *histories) observe(client versioned.Interface) (stop func()) {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(h.Namespace))
+	record := func(n *samplecrdv1.Network, isGone bool) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.seen[n.UID] = observation{n, isGone}
 	}
 	networks := samplecrdinformers.ToTypedNetworkInformer(factory.Samplecrd().V1().Networks())
 	_, err := networks.TypedInformer().AddTypedEventHandler(samplecrdinformers.NetworkHandlerFuncs{
-		AddFunc: func(n *samplecrdv1.Network) { see(n, false) },
+		AddFunc: func(n *samplecrdv1.Network) { record(n, false) },
 		UpdateFunc: func(old, n *samplecrdv1.Network) {
 			if old.UID != n.UID {
-				see(old, true)
+				record(old, true)
 			}
-			see(n, false)
+			record(n, false)
 		},
 		DeleteFunc: func(n samplecrdinformers.DeletedNetwork) {
 			if n.OptionalObj != nil {
-				see(n.OptionalObj, true)
+				record(n.OptionalObj, true)
 			}
 		},
 	}, cache.HandlerOptions{})
-	require.NoError(l.t, err)
+	require.NoError(h.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	factory.StartWithContext(ctx)
 	return func() {
@@ -186,18 +186,18 @@ func (l *lives) see(client versioned.Interface) (stop func()) {
 	}
 }
 
-func (l *lives) sees(n *samplecrdv1.Network) (now sight, ever bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now, ever = l.seen[n.UID]
+func (h *histories) latest(n *samplecrdv1.Network) (now observation, ever bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, ever = h.seen[n.UID]
 	return now, ever
 }
 
-// eventually waits until what a person sees of a Network is as check says, which returns "" then.
-func (l *lives) eventually(ctx context.Context, n *samplecrdv1.Network, check func(sight) string) error {
-	last := "nobody has seen it"
+// eventually waits until check returns "" for the latest observation of a Network.
+func (h *histories) eventually(ctx context.Context, n *samplecrdv1.Network, check func(observation) string) error {
+	last := "not observed yet"
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
-		if now, ever := l.sees(n); ever {
+		if now, ever := h.latest(n); ever {
 			last = check(now)
 		}
 		return last == "", nil
@@ -208,106 +208,107 @@ func (l *lives) eventually(ctx context.Context, n *samplecrdv1.Network, check fu
 	return nil
 }
 
-// restart stops the controller, which has a time of grace for what it is at, and starts one that remembers nothing.
-func (l *lives) restart(grace time.Duration) (err error) {
-	l.controller.Lock()
-	defer l.controller.Unlock()
-	l.stop()
-	l.restarts++
-	l.stop, err = l.start(l.log, crd.Options{
-		Namespace: l.Namespace, Workers: 4, Backoff: 20 * time.Millisecond, MaxBackoff: 300 * time.Millisecond,
+// restart stops the controller, with that much time for in-flight work, and starts a new one.
+func (h *histories) restart(grace time.Duration) (err error) {
+	h.controller.Lock()
+	defer h.controller.Unlock()
+	h.stop()
+	h.restarts++
+	h.stop, err = h.start(h.log, crd.Options{
+		Namespace: h.Namespace, Workers: 4, Backoff: 20 * time.Millisecond, MaxBackoff: 300 * time.Millisecond,
 		Recheck: 500 * time.Millisecond, Grace: grace,
 	})
 	return err
 }
 
-// live makes a Network and does this and that to it.
-func (l *lives) live(ctx context.Context, random *rand.Rand, name string) (*samplecrdv1.Network, error) {
+// createAndChange creates a Network, and may then change its spec, change its network in the cloud, or restart the controller.
+func (h *histories) createAndChange(ctx context.Context, random *rand.Rand, name string) (*samplecrdv1.Network, error) {
 	oneOf := func(number int) bool { return random.IntN(number) == 0 }
 	gateway := func() string { return fmt.Sprintf("10.0.0.%d", 1+random.IntN(254)) }
 	n := network("10.0.0.0/24", gateway())
 	n.Name = name
-	// waits until it is ready, or for a moment, so that what follows comes into the middle of something.
-	waits := func() error {
+	// maybeReady waits until the Network is ready, or only for a moment, so that the next operation interrupts a reconcile.
+	maybeReady := func() error {
 		if oneOf(2) {
-			return l.isReady(ctx, n)
+			return h.isReady(ctx, n)
 		}
 		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
 		return nil
 	}
-	n, err := l.networks.Create(ctx, n, metav1.CreateOptions{})
+	n, err := h.networks.Create(ctx, n, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
-	if err := waits(); err != nil {
+	if err := maybeReady(); err != nil {
 		return nil, err
 	}
 	if oneOf(3) {
 		patch := fmt.Appendf(nil, `{"spec":{"gateway":%q}}`, gateway())
-		if n, err = l.networks.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if n, err = h.networks.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return nil, err
 		}
-		if err := waits(); err != nil {
+		if err := maybeReady(); err != nil {
 			return nil, err
 		}
 	}
 	if oneOf(4) {
-		if err := l.drift(ctx, random, n); err != nil {
+		if err := h.drift(ctx, random, n); err != nil {
 			return nil, err
 		}
 	}
 	if oneOf(40) {
-		return n, l.restart(time.Duration(random.IntN(2)) * 5 * time.Second)
+		return n, h.restart(time.Duration(random.IntN(2)) * 5 * time.Second)
 	}
 	return n, nil
 }
 
-// drift changes in the cloud what there is of a Network, if there is anything.
-func (l *lives) drift(ctx context.Context, random *rand.Rand, n *samplecrdv1.Network) error {
-	there, err := l.madeFor(ctx, n)
-	if err != nil || len(there) == 0 {
+// drift changes or deletes a network, or its subnet, in the cloud.
+func (h *histories) drift(ctx context.Context, random *rand.Rand, n *samplecrdv1.Network) error {
+	existing, err := h.networksOf(ctx, n)
+	if err != nil || len(existing) == 0 {
 		return err
 	}
-	victim, what := there[random.IntN(len(there))], random.IntN(3)
+	victim, what := existing[random.IntN(len(existing))], random.IntN(3)
 	switch {
 	case what == 0:
-		_ = networks.Delete(ctx, l.cloud, victim.ID).ExtractErr() // or the controller was faster, here and below
+		_ = networks.Delete(ctx, h.cloud, victim.ID).ExtractErr() // fails, here and below, if the controller has changed it meanwhile
 	case len(victim.Subnets) == 0:
 	case what == 1:
-		_ = subnets.Delete(ctx, l.cloud, victim.Subnets[0]).ExtractErr()
+		_ = subnets.Delete(ctx, h.cloud, victim.Subnets[0]).ExtractErr()
 	default:
-		_, _ = subnets.Update(ctx, l.cloud, victim.Subnets[0], subnets.UpdateOpts{GatewayIP: new("192.168.0.1")}).Extract()
+		_, _ = subnets.Update(ctx, h.cloud, victim.Subnets[0], subnets.UpdateOpts{GatewayIP: new("192.168.0.1")}).Extract()
 	}
 	return nil
 }
 
-// end deletes a Network and waits until it is gone. If it had a finalizer before, there must be nothing in the cloud
-// any more. If not, the API server may let it go although one is being written (kubernetes/kubernetes#77988).
-func (l *lives) end(ctx context.Context, n *samplecrdv1.Network) error {
-	before, everSeen := l.sees(n)
-	if err := l.networks.Delete(ctx, n.Name, metav1.DeleteOptions{}); err != nil {
+// remove deletes a Network and waits until it no longer exists. If it had the finalizer before the deletion, the cloud must
+// have deleted its network by then. If not, the API server may miss a finalizer that is being added
+// (kubernetes/kubernetes#77988).
+func (h *histories) remove(ctx context.Context, n *samplecrdv1.Network) error {
+	before, everSeen := h.latest(n)
+	if err := h.networks.Delete(ctx, n.Name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	err := l.eventually(ctx, n, func(now sight) string {
+	err := h.eventually(ctx, n, func(now observation) string {
 		if !now.isGone {
-			return "it is still there"
+			return "it still exists"
 		}
 		return ""
 	})
 	if err != nil {
 		return err
 	}
-	there, err := l.madeFor(ctx, n)
-	if err == nil && len(there) > 0 && everSeen && len(before.Finalizers) > 0 && !l.way.isLate(n.UID) {
-		err = fmt.Errorf("Network %s is gone, and in the cloud there is %s", n.Name, there[0].Name)
+	existing, err := h.networksOf(ctx, n)
+	if err == nil && len(existing) > 0 && everSeen && len(before.Finalizers) > 0 && !h.transport.isLate(n.UID) {
+		err = fmt.Errorf("Network %s was deleted, but the cloud still has %s", n.Name, existing[0].Name)
 	}
 	return err
 }
 
-func (l *lives) isReady(ctx context.Context, n *samplecrdv1.Network) error {
-	return l.eventually(ctx, n, func(now sight) string {
+func (h *histories) isReady(ctx context.Context, n *samplecrdv1.Network) error {
+	return h.eventually(ctx, n, func(now observation) string {
 		if now.Generation < n.Generation {
-			return "it is an old one"
+			return "the observation is older than the change"
 		}
 		return notReady(now.Network)
 	})
@@ -321,9 +322,9 @@ func notReady(n *samplecrdv1.Network) string {
 	return ""
 }
 
-// madeFor returns the networks that were made for a Network.
-func (l *lives) madeFor(ctx context.Context, n *samplecrdv1.Network) ([]networks.Network, error) {
-	pages, err := networks.List(l.cloud, networks.ListOpts{Name: nameFor(n.UID)}).AllPages(ctx)
+// networksOf returns the networks in the cloud that belong to a Network.
+func (h *histories) networksOf(ctx context.Context, n *samplecrdv1.Network) ([]networks.Network, error) {
+	pages, err := networks.List(h.cloud, networks.ListOpts{Name: nameFor(n.UID)}).AllPages(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -334,54 +335,54 @@ const namePrefix = "kubernetes-test-"
 
 func nameFor(uid types.UID) string { return namePrefix + string(uid) }
 
-// settles waits until all is as it should be, and then looks whether it stays so, without a write, while the
-// controller looks at each of the Networks twice more.
-func (l *lives) settles(alive []*samplecrdv1.Network) {
-	l.t.Helper()
-	looks := func(more int) func() string {
-		before := l.way.looks()
+// settle waits until the cloud matches the Networks, and requires that it stays so, without a write to the API server,
+// during two more checks of each Network.
+func (h *histories) settle(alive []*samplecrdv1.Network) {
+	h.t.Helper()
+	rechecked := func(more int) func() string {
+		before := h.transport.listed()
 		return func() string {
-			now := l.way.looks()
+			now := h.transport.listed()
 			for _, n := range alive {
 				if now[n.UID] < before[n.UID]+more {
-					return n.Name + " is not looked at"
+					return n.Name + " was not checked"
 				}
 			}
 			return ""
 		}
 	}
-	// What had begun while the ways were bad may still fail.
-	looked := looks(1)
-	l.Eventually("the controller", func(context.Context) string { return looked() })
-	l.Eventually("what was made", func(context.Context) string { return l.isWrong(alive) })
-	looked = looks(2)
-	writes := len(l.writes())
-	l.Eventually("the controller", func(context.Context) string {
-		require.Empty(l.t, l.isWrong(alive), "after it was as it should be")
-		return looked()
+	// Requests that began before the faults stopped may still fail.
+	done := rechecked(1)
+	h.Eventually("the controller", func(context.Context) string { return done() })
+	h.Eventually("the cloud", func(context.Context) string { return h.mismatch(alive) })
+	done = rechecked(2)
+	writes := len(h.writes())
+	h.Eventually("the controller", func(context.Context) string {
+		require.Empty(h.t, h.mismatch(alive), "after it had matched")
+		return done()
 	})
-	require.Empty(l.t, l.writes()[writes:], "at rest")
+	require.Empty(h.t, h.writes()[writes:], "at rest")
 }
 
-// isWrong says what is not as it should be.
-func (l *lives) isWrong(alive []*samplecrdv1.Network) string {
+// mismatch returns a difference between the Networks and the cloud, or "".
+func (h *histories) mismatch(alive []*samplecrdv1.Network) string {
 	nets, subs := map[string]networks.Network{}, map[string]subnets.Subnet{}
-	for _, network := range l.inCloud(l.t.Context()) {
+	for _, network := range h.inCloud(h.t.Context()) {
 		if other, ok := nets[network.Name]; ok {
 			return fmt.Sprintf("there are two networks %s: %s and %s", network.Name, other.ID, network.ID)
 		}
 		nets[network.Name] = network
 	}
-	for _, subnet := range l.subnets() {
+	for _, subnet := range h.subnets() {
 		if other, ok := subs[subnet.Name]; ok {
 			return fmt.Sprintf("there are two subnets %s: %s and %s", subnet.Name, other.ID, subnet.ID)
 		}
 		subs[subnet.Name] = subnet
 	}
 	for _, n := range alive {
-		n, ever := l.sees(n)
+		n, ever := h.latest(n)
 		if !ever || n.isGone {
-			return "one of them is not there"
+			return "a Network does not exist"
 		}
 		if text := notReady(n.Network); text != "" {
 			return text
@@ -397,11 +398,11 @@ func (l *lives) isWrong(alive []*samplecrdv1.Network) string {
 	return ""
 }
 
-// faults are what befalls one request in eight to the API server, until about so many Networks have lived, and some
-// of the watches.
-func faults(random *rand.Rand, lives int) (all []apiproxy.Fault) {
+// faults returns faults for one in eight of the requests to the API server that as many Networks need, and for some of the
+// watches.
+func faults(random *rand.Rand, networks int) (all []apiproxy.Fault) {
 	pause := func(most int) time.Duration { return time.Duration(1+random.IntN(most)) * time.Millisecond }
-	for n := 1; n <= 20*lives; n++ {
+	for n := 1; n <= 20*networks; n++ {
 		for _, match := range []apiproxy.Match{{Verb: "patch", Resource: "networks"}, {Verb: "get", Resource: "networks"}, {Resource: "events"}} {
 			f := apiproxy.Fault{Match: match}
 			f.From, f.To = n, n
@@ -428,7 +429,7 @@ func faults(random *rand.Rand, lives int) (all []apiproxy.Fault) {
 			all = append(all, f)
 		}
 	}
-	// Not two in a row: an informer waits long and longer before it watches again.
+	// Not for two in a row: an informer backs off before it watches again.
 	for n := 1; n < 50; n += 2 {
 		f := apiproxy.Fault{Match: apiproxy.Match{Verb: "watch", Resource: "networks", From: n, To: n}}
 		switch random.IntN(6) {
@@ -450,68 +451,68 @@ func faults(random *rand.Rand, lives int) (all []apiproxy.Fault) {
 	return all
 }
 
-// badWay is a way to the cloud. While it is bad, something befalls about one call in six.
-type badWay struct {
-	log     context.Context
-	mu      sync.Mutex
-	random  *rand.Rand
-	isBad   bool
-	befell  map[string]int
-	looked  map[types.UID]int   // how often it was asked for what was made for a Network
-	late    sets.Set[types.UID] // for which a network was, or will be, made after nobody waited for it any more
-	deliver chan struct{}       // closed when what is late must come
-	coming  sync.WaitGroup      // what is late
+// faultyTransport is a transport to the cloud. While isFaulty, about one request in six has a fault.
+type faultyTransport struct {
+	log      context.Context
+	mu       sync.Mutex
+	random   *rand.Rand
+	isFaulty bool
+	counts   map[string]int      // number of faults, by method and fault
+	rechecks map[types.UID]int   // number of requests that list the networks of a Network
+	late     sets.Set[types.UID] // Networks with a creation that was, or will be, carried out after the client had given up
+	deliver  chan struct{}       // closed when late requests must be carried out now
+	coming   sync.WaitGroup      // late requests
 }
 
-func (w *badWay) becomesBad() {
+func (w *faultyTransport) startFaults() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.isBad = true
+	w.isFaulty = true
 }
 
-// becomesGood returns when all that was late has come.
-func (w *badWay) becomesGood() {
+// stopFaults also waits until all late requests have been carried out.
+func (w *faultyTransport) stopFaults() {
 	w.mu.Lock()
-	w.isBad = false
+	w.isFaulty = false
 	close(w.deliver)
 	w.deliver = make(chan struct{})
 	w.mu.Unlock()
 	w.coming.Wait()
 }
 
-func (w *badWay) isLate(uid types.UID) bool {
+func (w *faultyTransport) isLate(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.late.Has(uid)
 }
 
-func (w *badWay) looks() map[types.UID]int {
+func (w *faultyTransport) listed() map[types.UID]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.looked)
+	return maps.Clone(w.rechecks)
 }
 
-// draw says what befalls a call, if anything, and how long what takes time takes.
-func (w *badWay) draw(r *http.Request, body []byte) (what string, pause time.Duration, deliver <-chan struct{}) {
+// draw returns the fault of a request, "" for none, and how long it takes if it takes time.
+func (w *faultyTransport) draw(r *http.Request, body []byte) (what string, pause time.Duration, deliver <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if uid, ok := strings.CutPrefix(r.URL.Query().Get("name"), namePrefix); ok && path.Base(r.URL.Path) == "networks" {
-		w.looked[types.UID(uid)]++
+		w.rechecks[types.UID(uid)]++
 	}
 	all := []string{"409", "412", "503", "slow", "request lost", "reply lost"}
 	if r.Method != http.MethodGet {
 		all = append(all, "late")
 	}
 	number := w.random.IntN(6 * len(all))
-	if !w.isBad || number >= len(all) {
+	if !w.isFaulty || number >= len(all) {
 		return "", 0, nil
 	}
 	what, pause = all[number], time.Duration(w.random.IntN(100))*time.Millisecond
-	w.befell[r.Method+" "+what]++
+	w.counts[r.Method+" "+what]++
 	if what == "late" {
 		w.coming.Add(1)
 		if w.random.IntN(3) == 0 {
-			pause = time.Hour // only when it must come, when the Network may be long gone
+			pause = time.Hour // until stopFaults, when the Network may have been deleted long ago
 		}
 		var made struct{ Network struct{ Name string } }
 		if err := json.Unmarshal(body, &made); err == nil && r.Method == http.MethodPost {
@@ -522,7 +523,7 @@ func (w *badWay) draw(r *http.Request, body []byte) (what string, pause time.Dur
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (w *badWay) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *faultyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	var body []byte
 	if r.Body != nil {
 		var err error
@@ -531,25 +532,25 @@ func (w *badWay) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		r.Body.Close()
 	}
-	// What is sent is carried out, even if the controller is stopped. Then it counts as a lost reply, not as late.
-	pass := func() (*http.Response, error) {
+	// Once sent, a request is carried out even if the controller is stopped. That counts as a lost response, not as late.
+	send := func() (*http.Response, error) {
 		again := r.Clone(context.WithoutCancel(r.Context()))
 		again.Body = io.NopCloser(bytes.NewReader(body))
 		return http.DefaultTransport.RoundTrip(again)
 	}
-	passAndLose := func() {
-		if response, err := pass(); err == nil {
+	sendAndLose := func() {
+		if response, err := send(); err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)
 			response.Body.Close()
 		}
 	}
 	refuse := func(status int, kind string) (*http.Response, error) {
-		text := fmt.Sprintf(`{"NeutronError": {"type": %q, "message": "drawn by lot", "detail": ""}}`, kind)
+		text := fmt.Sprintf(`{"NeutronError": {"type": %q, "message": "injected", "detail": ""}}`, kind)
 		return &http.Response{StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
 			Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text))}, nil
 	}
 	what, pause, deliver := w.draw(r, body)
-	klog.FromContext(w.log).Info("Call to the cloud", "method", r.Method, "uri", r.URL.RequestURI(), "body", string(body), "befell", what)
+	klog.FromContext(w.log).Info("Call to the cloud", "method", r.Method, "uri", r.URL.RequestURI(), "body", string(body), "fault", what)
 	switch what {
 	case "409":
 		return refuse(http.StatusConflict, "NetworkInUse")
@@ -566,7 +567,7 @@ func (w *badWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	case "request lost":
 		return nil, io.ErrUnexpectedEOF
 	case "reply lost":
-		passAndLose()
+		sendAndLose()
 		return nil, io.ErrUnexpectedEOF
 	case "late":
 		go func() {
@@ -575,11 +576,11 @@ func (w *badWay) RoundTrip(r *http.Request) (*http.Response, error) {
 			case <-time.After(10 * pause):
 			case <-deliver:
 			}
-			passAndLose()
+			sendAndLose()
 		}()
 		return nil, os.ErrDeadlineExceeded
 	}
-	response, err := pass()
+	response, err := send()
 	if ended := r.Context().Err(); ended != nil && err == nil {
 		response.Body.Close()
 		return nil, ended
