@@ -139,7 +139,7 @@ func checkAPIServer(ctx context.Context, kube kubernetes.Interface, client versi
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
 		return "", fmt.Errorf("list Networks in namespace %q on %s: %w", namespace, host, err)
 	}
-	return "", fmt.Errorf("cannot reach the API server at %s; is it the right address, and is it up? %w", host, err)
+	return "", fmt.Errorf("the API server at %s does not answer; is it the right one, and is it up? %w", host, err)
 }
 
 // clientConfig returns the client configuration of a kubeconfig or, without one, of the ServiceAccount of the Pod that
@@ -154,7 +154,7 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("no --kubeconfig, no KUBECONFIG, and not running in a Pod: %w", err)
+		return nil, fmt.Errorf("not in a Pod, and no --kubeconfig or KUBECONFIG: %w", err)
 	}
 	return config, nil
 }
