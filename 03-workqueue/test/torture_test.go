@@ -7,8 +7,7 @@ import (
 	"example.com/controllers/harness/torturetest"
 )
 
-// The controller as it is lives through faults that are drawn at random. Of some that are not as it is,
-// torture says why.
+// The controller passes plans that are drawn at random, and torture catches mutants of it, with the right cause.
 func TestTorture(t *testing.T) {
 	torturetest.Require(t, torture.Options{Seed: 1, Seeds: 8}, map[string]string{
 		"lost-retry":       "verb=delete,resource=pods,refuse=500,for=6s",

@@ -7,11 +7,11 @@ import (
 	"example.com/controllers/harness/torturetest"
 )
 
-// The controller as it is lives through faults on both sides that are drawn at random. Of some that are not as it is,
-// torture says why.
+// The controller passes plans that are drawn at random, and torture catches mutants of it, with the right cause.
 func TestTorture(t *testing.T) {
 	torturetest.Require(t, torture.Options{Seed: 1, Seeds: 8}, map[string]string{
 		"finalizer-after-create": "",
+		"status-comes-back":      "",
 		"refusal-is-final":       "group=cloud,verb=create,resource=networks,refuse=403,for=6s",
 	})
 }
