@@ -1,0 +1,109 @@
+package torture
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/history"
+)
+
+const severalPrograms = `
+resources: [pods]
+converged: [{rule: 'true'}]
+scope: cluster
+nodes: 2
+programs:
+  controller: {module: ., package: ./cmd/controller, replicas: 2}
+  agent: {module: ., package: ./cmd/agent, eachNode: true, account: agents/agent, env: {NODE_NAME: "{node}"}}
+`
+
+func TestInstances(t *testing.T) {
+	s, err := read(t, severalPrograms)
+	require.NoError(t, err)
+	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	all, err := s.instances(t.Context(), fake.NewClientset(node("node-0"), node("node-1")))
+	require.NoError(t, err)
+	var names []string
+	for _, one := range all {
+		names = append(names, one.name)
+	}
+	require.Equal(t, []string{"agent-node-0", "agent-node-1", "controller-1", "controller-2"}, names)
+	require.Equal(t, "node-1", all[1].node)
+	require.Equal(t, "agents/agent", all[1].Account)
+	require.Equal(t, 2, all[3].replica)
+	require.Equal(t, "controller", all[3].program)
+
+	single, err := read(t, "resources: [pods]\nconverged: [{rule: 'true'}]")
+	require.NoError(t, err)
+	all, err = single.instances(t.Context(), fake.NewClientset())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, "controller", all[0].name)
+}
+
+func TestProgramsThatAreWrong(t *testing.T) {
+	const least = "resources: [pods]\nconverged: [{rule: 'true'}]\n"
+	for text, want := range map[string]string{
+		"controller: {module: ., package: .}\nprograms: {a: {module: ., package: .}}": "give controller or programs, not both",
+		"scope: world":              `scope is "world"; it must be namespace or cluster`,
+		"nodes: 3":                  "nodes must be 1 or more, and is for scope cluster",
+		"scope: cluster\nnodes: -1": "nodes must be 1 or more",
+		"programs: {A-b: {module: ., package: .}}":                                      `program "A-b": its name may have a-z and 0-9 only`,
+		"programs: {a: {package: .}}":                                                   "program a: module and package are required",
+		"programs: {a: {module: ., package: ., replicas: -1}}":                          "program a: replicas must be 1 or more",
+		"programs: {a: {module: ., package: ., replicas: 2, eachNode: true}}":           "not together with eachNode",
+		"programs: {a: {module: ., package: .}}\nsteps: [{name: x, do: [{stop: b}]}]":   `there is no program "b"; there is a`,
+		"programs: {a: {module: ., package: .}}\nsteps: [{name: x, do: [{kill: b-1}]}]": `there is no program "b-1"; there is a`,
+		"mayDiffer: {names: [lock-*]}":                                                  `mayDiffer.names: "lock-*" is not of the form RESOURCE: NAME`,
+	} {
+		_, err := read(t, least+text)
+		require.ErrorContains(t, err, want, text)
+	}
+	_, err := read(t, least+"programs: {a: {module: ., package: ., replicas: 2}}\nsteps: [{name: x, do: [{stop: a}, {start: a-2}]}]")
+	require.NoError(t, err)
+}
+
+func TestFaultsOfPrograms(t *testing.T) {
+	fault := func(text string) apiproxy.Fault {
+		f, err := apiproxy.ParseFault(text)
+		require.NoError(t, err)
+		return f
+	}
+	plan := Plan{Faults: []apiproxy.Fault{
+		fault("verb=get,delay=1s"), fault("verb=list,program=agent,delay=1s"), fault("verb=watch,program=agent-node-1,delay=1s"),
+	}}
+	verbs := func(name string) (verbs []string) {
+		for _, f := range faultsOf(plan, instance{name: name, program: "agent"}) {
+			require.Empty(t, f.Program, "a proxy knows no names")
+			verbs = append(verbs, f.Verb)
+		}
+		return verbs
+	}
+	require.Equal(t, []string{"get", "list"}, verbs("agent-node-0"))
+	require.Equal(t, []string{"get", "list", "watch"}, verbs("agent-node-1"))
+	require.Len(t, faultsOf(plan, instance{name: "controller", program: "controller"}), 1)
+	require.Equal(t, "--fault verb=list,program=agent,delay=1s", Plan{Faults: plan.Faults[1:2]}.String())
+}
+
+// The recordings of several proxies are one: requests have numbers of their own, and events keep their watch.
+func TestRecorder(t *testing.T) {
+	r := &run{}
+	for number, program := range []string{"agent", "controller"} {
+		record := r.recorder(program, number)
+		record(history.Record{Request: &history.Request{ID: 1, Verb: "watch", Resource: "pods"}})
+		record(history.Record{Event: &history.Event{Request: 1, Resource: "pods", Name: program}})
+	}
+	h := r.recording.History()
+	require.Len(t, h.Requests, 2)
+	require.Equal(t, "controller", h.Requests[1].Program)
+	require.NotEqual(t, h.Requests[0].ID, h.Requests[1].ID)
+	for i, e := range h.Events {
+		require.Equal(t, h.Requests[i].ID, e.Request)
+		require.Equal(t, h.Requests[i].Program, e.Name)
+	}
+}
