@@ -15,11 +15,6 @@ import (
 
 // reply forwards the response to the client.
 func (x *exchange) reply(response *http.Response) error {
-	header := x.writer.Header()
-	for name, values := range response.Header {
-		header[name] = values
-	}
-	dropHopByHop(header)
 	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	isWatch := x.record.Verb == "watch" && response.StatusCode == http.StatusOK
 	if isWatch {
@@ -28,18 +23,9 @@ func (x *exchange) reply(response *http.Response) error {
 		open.Duration = time.Since(open.Start)
 		x.proxy.recordRequest(open)
 	}
-	x.writer.WriteHeader(response.StatusCode)
-	flush := http.NewResponseController(x.writer).Flush
-	if response.ContentLength != 0 { // the client gets the headers at once, and net/http does not add a Content-Length
-		if flush() != nil {
-			return errClientGone
-		}
-	}
-	write := func(data []byte) error {
-		if _, err := x.writer.Write(data); err != nil || flush() != nil {
-			return errClientGone
-		}
-		return nil
+	write, err := x.begin(response)
+	if err != nil {
+		return err
 	}
 	if isWatch && x.injection.editsWatch() {
 		return x.edit(response, contentType, write)
@@ -56,6 +42,28 @@ func (x *exchange) reply(response *http.Response) error {
 	return through.finish()
 }
 
+// begin forwards the status and the headers of the response, and returns a function that forwards its body.
+func (x *exchange) begin(response *http.Response) (write func([]byte) error, err error) {
+	header := x.writer.Header()
+	for name, values := range response.Header {
+		header[name] = values
+	}
+	dropHopByHop(header)
+	x.writer.WriteHeader(response.StatusCode)
+	flush := http.NewResponseController(x.writer).Flush
+	if response.ContentLength != 0 { // the client gets the headers at once, and net/http does not add a Content-Length
+		if flush() != nil {
+			return nil, errClientGone
+		}
+	}
+	return func(data []byte) error {
+		if _, err := x.writer.Write(data); err != nil || flush() != nil {
+			return errClientGone
+		}
+		return nil
+	}, nil
+}
+
 // lose reads the response to its end without forwarding it. The record has the status of the API server.
 func (x *exchange) lose(response *http.Response) error {
 	through := newRelay(response.Body, func(data []byte) error {
@@ -65,6 +73,9 @@ func (x *exchange) lose(response *http.Response) error {
 	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	x.look(response, contentType, through)
 	if err := through.finish(); err != nil {
+		return err
+	}
+	if err := x.holdReply(); err != nil {
 		return err
 	}
 	switch {

@@ -136,10 +136,20 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 		<-ended
 	}()
 	finished := ended
+	over := func() {} // ends what the proxy's hold has begun for the events that wait
+	defer func() { over() }()
+	isHolding := false
 	for {
 		wait, done, err := e.passOn(finished == nil)
 		if done || err != nil {
 			return err
+		}
+		if isLate := wait > 0 && e.injection.Late > 0; isLate != isHolding {
+			over()
+			over, isHolding = func() {}, isLate
+			if isLate {
+				over = e.proxy.hold(history.EventsLate)
+			}
 		}
 		if finished == nil && len(e.waiting) == 0 {
 			return nil

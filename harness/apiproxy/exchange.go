@@ -157,16 +157,17 @@ func (x *exchange) run() error {
 	if x.injection.Stop == Before {
 		x.proxy.stop()
 	}
-	if x.injection.Delay > 0 {
-		select {
-		case <-time.After(x.injection.Delay):
-		case <-x.ctx.Done():
-			return context.Cause(x.ctx)
+	if err := x.wait(history.Delayed, x.injection.Delay); err != nil {
+		return err
+	}
+	if x.injection.Freeze == Before {
+		if err := x.freeze(); err != nil {
+			return err
 		}
 	}
 	switch {
 	case x.injection.Down != 0:
-		x.proxy.gate.close(x.injection.Down)
+		x.proxy.gate.close(x.injection.Down, x.proxy.hold(history.Disconnected))
 		return errOnPurpose
 	case x.injection.Kill == Before:
 		x.proxy.kill()
@@ -174,9 +175,14 @@ func (x *exchange) run() error {
 	case x.injection.Crash == Before:
 		x.proxy.crash()
 		return errOnPurpose
+	case x.injection.Hang != 0:
+		return x.hang()
 	case x.injection.Lost == LostRequest:
 		return errOnPurpose
 	case x.injection.Refuse != 0 && !x.injection.losesReply():
+		if err := x.holdReply(); err != nil {
+			return err
+		}
 		return x.refuse()
 	}
 	if isUpgrade(x.in) {
@@ -191,8 +197,11 @@ func (x *exchange) run() error {
 	defer response.Body.Close()
 	x.record.Status = response.StatusCode
 	x.learn(body)
-	if x.injection.losesReply() {
+	switch {
+	case x.injection.losesReply():
 		return x.lose(response)
+	case x.injection.holdsReply():
+		return x.replyLate(response)
 	}
 	return x.reply(response)
 }

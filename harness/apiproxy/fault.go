@@ -8,8 +8,8 @@ import (
 )
 
 // Fault is something that goes wrong on purpose: an Effect on the requests that Match. Several faults may
-// apply to the same request. Then their delays add up, the longest Late and Down count, and of every other effect
-// the first fault that has it counts.
+// apply to the same request. Then their delays (Delay, AnswerLate) add up, the longest Late, Down and Hang count, and
+// of every other effect the first fault that has it counts.
 type Fault struct {
 	Match
 	Effect
@@ -30,8 +30,8 @@ type Match struct {
 	From, To int
 }
 
-// Effect is what a fault does to a request. The fields that name an effect of their own (Refuse, Delay, Late, Lost,
-// Down, Kill, Crash, Stop, Watch) may be combined.
+// Effect is what a fault does to a request. The fields that name an effect of their own (Refuse, Delay, AnswerLate,
+// Late, Hang, Lost, Down, Kill, Crash, Stop, Freeze, Watch) may be combined.
 type Effect struct {
 	// Refuse is the HTTP status, 400 to 599, that the proxy answers with, together with a matching Status object.
 	// The request does not reach the API server, unless Lost is LostReply.
@@ -42,6 +42,14 @@ type Effect struct {
 
 	// Delay is how long the proxy waits before it sends the request on.
 	Delay time.Duration
+
+	// AnswerLate is how long the proxy holds the answer back. The API server has carried the request out by then, and
+	// the client's watches may show the change before the client gets the answer.
+	AnswerLate time.Duration
+
+	// Hang is how long the proxy leaves the request without an answer, or until the client gives up. Then the
+	// connection breaks. The API server does not get the request.
+	Hang time.Duration
 
 	// Late is how long the proxy holds back each event of a watch. Events keep their order.
 	Late time.Duration
@@ -64,6 +72,12 @@ type Effect struct {
 	// goes on: a controller that is asked to stop should finish its in-flight work.
 	Stop string
 
+	// Freeze calls Options.Freeze, which stops the controller's process with SIGSTOP and lets it continue after
+	// FreezeFor: Before the request is sent on, or After the API server has answered it. The request or the answer waits
+	// until the process runs again. FreezeFor 0 means DefaultFreeze.
+	Freeze    string
+	FreezeFor time.Duration
+
 	// For is how long the fault lasts, from the first request that it applies to; 0 means without end.
 	For time.Duration
 
@@ -73,7 +87,10 @@ type Effect struct {
 	Event int
 }
 
-// The values of Effect.Lost, Kill, Crash, Stop and Watch; "" means no such effect.
+// DefaultFreeze is longer than the Lease of a leader: 15 seconds, unless the controller sets another LeaseDuration.
+const DefaultFreeze = 20 * time.Second
+
+// The values of Effect.Lost, Kill, Crash, Stop, Freeze and Watch; "" means no such effect.
 const (
 	LostRequest = "request" // the API server does not get the request
 	LostReply   = "reply"   // the API server does what it was asked, and the client does not get the answer

@@ -8,7 +8,7 @@ import (
 )
 
 // FaultUsage explains the text of a fault, for the help of a command. It leaves out the effects that only a program
-// can use: kill, crash and stop call functions in [Options], and watch=held lasts until [Proxy.Release].
+// can use: kill, crash, stop and freeze call functions in [Options], and watch=held lasts until [Proxy.Release].
 const FaultUsage = `A fault is a list of KEY=VALUE, separated by commas. These keys choose the requests that
 it applies to; without any of them, it applies to all:
 
@@ -27,6 +27,10 @@ These say what happens to a request; give at least one:
                       refuse=504, the client is told of a timeout instead
   lost=late           the connection breaks, and it is sent on after delay=DURATION
   delay=DURATION      it is sent on after a delay
+  answer-late=DURATION
+                      it is sent on at once, and the answer reaches the client that much later
+  hang=DURATION       it is not sent on, and gets no answer; after that time, the connection
+                      breaks
   down=DURATION       all connections break, and no client can connect for that long
   late=DURATION       each event of the watch reaches the client that much later
   watch=cut           the watch breaks off before its event number N, given as event=N
@@ -110,11 +114,17 @@ func (f Fault) check() error {
 	switch {
 	case !hasEffect:
 		return errors.New("it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, " +
-			"late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved or no-bookmarks")
+			"answer-late=DURATION, hang=DURATION, late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved or no-bookmarks")
 	case (f.Lost == LostReply || f.Lost == LostLate) && f.Verb == "watch":
 		return fmt.Errorf("lost=%s is not for watches; give lost=request or watch=cut", f.Lost)
 	case (f.Lost == LostRequest || f.Lost == LostLate) && f.Refuse != 0:
 		return fmt.Errorf("with lost=%s there is no answer; remove refuse, or give lost=reply", f.Lost)
+	case f.AnswerLate != 0 && f.Verb == "watch":
+		return errors.New("answer-late is not for watches; give delay=DURATION, or late=DURATION for the events")
+	case f.Hang != 0 && f.Refuse != 0:
+		return errors.New("with hang there is no answer; remove refuse")
+	case f.FreezeFor != 0 && f.Freeze == "":
+		return errors.New("freeze-for is how long the controller is frozen; add freeze=before or freeze=after")
 	case f.RetryAfter != 0 && f.Refuse != http.StatusTooManyRequests && f.Refuse < 500:
 		return errors.New("retry-after is for refusals with 429 or 5xx")
 	}

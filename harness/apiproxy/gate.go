@@ -86,11 +86,12 @@ func (g *gate) Close() error {
 	return err
 }
 
-// close shuts the gate for a time. It does nothing if the gate is shut already.
-func (g *gate) close(long time.Duration) {
+// close shuts the gate for a time, and calls opened when that is over. It does nothing else if the gate is shut already.
+func (g *gate) close(long time.Duration, opened func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.listener == nil || g.ctx.Err() != nil {
+		opened()
 		return
 	}
 	g.listener.Close()
@@ -99,6 +100,7 @@ func (g *gate) close(long time.Duration) {
 		go connection.Close() // closing a TLS connection may block
 	}
 	g.work.Go(func() {
+		defer opened()
 		wait := long
 		for {
 			select {

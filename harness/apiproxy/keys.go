@@ -43,6 +43,8 @@ var keys = []key{
 	refuseKey,
 	duration("retry-after", func(e *Effect) *time.Duration { return &e.RetryAfter }, nil, ""),
 	duration("delay", func(e *Effect) *time.Duration { return &e.Delay }, sum, history.Delayed),
+	duration("answer-late", func(e *Effect) *time.Duration { return &e.AnswerLate }, sum, history.AnsweredLate),
+	duration("hang", func(e *Effect) *time.Duration { return &e.Hang }, longest, history.NoAnswer),
 	duration("late", func(e *Effect) *time.Duration { return &e.Late }, longest, history.EventsLate).affectsEvents(),
 	duration("down", func(e *Effect) *time.Duration { return &e.Down }, longest, history.Disconnected),
 	duration("for", func(e *Effect) *time.Duration { return &e.For }, nil, ""),
@@ -58,6 +60,8 @@ var keys = []key{
 		option{After, history.Injection{Kind: history.ControlPlaneKilled, After: true}}),
 	choice("stop", func(e *Effect) *string { return &e.Stop },
 		option{Before, history.Injection{Kind: history.ControllerStopped}}),
+	freezeKey,
+	duration("freeze-for", func(e *Effect) *time.Duration { return &e.FreezeFor }, nil, ""),
 	watchKey,
 	eventKey,
 }
@@ -213,6 +217,27 @@ var (
 			return []history.Injection{{Kind: history.Refused, Status: i.Refuse}}
 		},
 	}
+
+	// freezeKey combines and records by hand, because the duration belongs to the choice.
+	freezeKey = func() key {
+		k := choice("freeze", func(e *Effect) *string { return &e.Freeze },
+			option{Before, history.Injection{Kind: history.ControllerFrozen}},
+			option{After, history.Injection{Kind: history.ControllerFrozen, After: true}})
+		k.combine = func(into *injection, f Fault) {
+			if into.Freeze == "" && f.Freeze != "" {
+				into.Freeze, into.FreezeFor = f.Freeze, cmp.Or(f.FreezeFor, DefaultFreeze)
+			}
+		}
+		record := k.record
+		k.record = func(i injection) []history.Injection {
+			all := record(i)
+			for at := range all {
+				all[at].Duration = i.FreezeFor
+			}
+			return all
+		}
+		return k
+	}()
 
 	// watchKey combines by hand: a watch may go without bookmarks and have something else happen to it.
 	watchKey = func() key {

@@ -32,6 +32,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -56,6 +57,14 @@ type Options struct {
 	// control plane, and return when it has exited. Stop is called by faults with [Effect.Stop], and asks the
 	// controller to shut down. A fault whose function is nil is an error.
 	Kill, Crash, Stop func()
+	// Freeze is called by faults with [Effect.Freeze]. It stops the controller's process, lets it continue after that
+	// time, or when ctx ends or the process is to end, and returns then.
+	Freeze func(ctx context.Context, long time.Duration)
+	// Hold is called when a fault begins to keep the client waiting: for the answer to a request (kinds Delayed,
+	// AnsweredLate, NoAnswer and ControllerFrozen), for events (EventsLate), or because it cannot connect
+	// (Disconnected). The proxy calls the function that it returns when that is over. Hold may be nil. The proxy may
+	// call it concurrently.
+	Hold func(history.InjectionKind) (over func())
 	// Namespace and Within confine a controller that works in all namespaces to one: a list or watch of a resource
 	// Within across all namespaces is sent on as one of Namespace.
 	Namespace string
@@ -87,6 +96,8 @@ type Proxy struct {
 	within            []schema.GroupResource
 	gate              *gate
 	kill, crash, stop func()
+	freeze            func(context.Context, time.Duration)
+	hold              func(history.InjectionKind) (over func())
 
 	url        string // base URL for clients
 	isLoopback bool   // url is reachable from this machine only
@@ -128,6 +139,8 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 		kill:       o.Kill,
 		crash:      o.Crash,
 		stop:       o.Stop,
+		freeze:     o.Freeze,
+		hold:       o.Hold,
 		outside:    o.Outside,
 		namespace:  o.Namespace,
 		within:     o.Within,
@@ -139,6 +152,9 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 	}
 	if p.record == nil {
 		p.record = func(history.Record) {}
+	}
+	if p.hold == nil {
+		p.hold = func(history.InjectionKind) (over func()) { return func() {} }
 	}
 	if err := p.SetFaults(o.Faults...); err != nil {
 		return nil, err

@@ -14,8 +14,9 @@ func (p *Proxy) SetFaults(faults ...Fault) error {
 		if fault.Program != "" {
 			return fmt.Errorf("fault %q: there are no programs to choose from here; use it with \"workshop torture\"", fault)
 		}
-		if fault.Kill != "" && p.kill == nil || fault.Crash != "" && p.crash == nil || fault.Stop != "" && p.stop == nil {
-			return fmt.Errorf("fault %q: there is no controller or control plane here that it could end; use it with \"workshop torture\"", fault)
+		if fault.Kill != "" && p.kill == nil || fault.Crash != "" && p.crash == nil || fault.Stop != "" && p.stop == nil ||
+			fault.Freeze != "" && p.freeze == nil {
+			return fmt.Errorf("fault %q: the proxy has no controller or control plane to do this to; use it with \"workshop torture\"", fault)
 		}
 		fresh = append(fresh, &armed{Fault: fault})
 	}

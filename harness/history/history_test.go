@@ -189,6 +189,7 @@ func TestBill(t *testing.T) {
 func TestWhatWasDoneToARequest(t *testing.T) {
 	stop, delay := history.Injection{Kind: history.ControllerStopped}, history.Injection{Kind: history.Delayed, Duration: time.Second}
 	refusal := history.Injection{Kind: history.Refused, Status: 503}
+	late := history.Injection{Kind: history.AnsweredLate, Duration: 3 * time.Second}
 	for name, c := range map[string]struct {
 		injected                    []history.Injection
 		text                        string
@@ -196,10 +197,15 @@ func TestWhatWasDoneToARequest(t *testing.T) {
 	}{
 		"nothing":                {},
 		"a delay":                {[]history.Injection{delay}, "delayed by 1s", true, true, false},
+		"a late answer":          {[]history.Injection{late}, "answered 3s late", true, true, false},
+		"no answer":              {[]history.Injection{{Kind: history.NoAnswer, Duration: 20 * time.Second}}, "no answer for 20s", true, false, false},
+		"a freeze":               {[]history.Injection{{Kind: history.ControllerFrozen, Duration: 20 * time.Second}}, "controller frozen for 20s before it", true, false, false},
+		"a freeze afterwards":    {[]history.Injection{{Kind: history.ControllerFrozen, Duration: time.Second, After: true}}, "controller frozen for 1s after it", true, false, false},
 		"a refusal":              {[]history.Injection{refusal}, "refused with 503", true, false, false},
 		"a delay and a refusal":  {[]history.Injection{delay, refusal}, "delayed by 1s, refused with 503", true, false, false},
 		"a stop":                 {[]history.Injection{stop}, "controller told to stop before it", true, false, true},
 		"a stop and a delay":     {[]history.Injection{stop, delay}, "controller told to stop before it, delayed by 1s", true, false, true},
+		"a stop, answered late":  {[]history.Injection{stop, late}, "controller told to stop before it, answered 3s late", true, false, true},
 		"a stop and a refusal":   {[]history.Injection{stop, refusal}, "controller told to stop before it, refused with 503", true, false, false},
 		"what could not be done": {[]history.Injection{{Kind: history.WatchCut, Event: 2, Skipped: "it is XML"}}, "cut at event 2: not done, as it is XML", true, false, false},
 		"what nobody knows":      {[]history.Injection{{Kind: "tickled"}}, "tickled", true, false, false},

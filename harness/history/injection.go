@@ -14,13 +14,13 @@ import (
 type Injection struct {
 	Kind InjectionKind `json:"kind"`
 
-	// Duration belongs to Delayed, Disconnected and EventsLate; it is 0 for all other kinds. In JSON it is
-	// "ms", in milliseconds.
+	// Duration belongs to Delayed, ControllerFrozen, Disconnected, NoAnswer, AnsweredLate and EventsLate; it is 0 for
+	// all other kinds. In JSON it is "ms", in milliseconds.
 	Duration time.Duration `json:"-"`
 	// Status is the HTTP status of Refused, and 0 for all other kinds.
 	Status int `json:"status,omitempty"`
-	// After belongs to ControllerKilled and ControlPlaneKilled: true if the API server had answered the
-	// request by then, false if the request had not been sent on.
+	// After belongs to ControllerFrozen, ControllerKilled and ControlPlaneKilled: true if the API server had answered
+	// the request by then, false if the request had not been sent on.
 	After bool `json:"after,omitempty"`
 	// Event is the number, from 1, of the event that WatchCut, WatchExpired, WatchUnobserved or WatchHeld
 	// was for. Bookmarks do not count. It is 0 for all other kinds.
@@ -36,13 +36,16 @@ type InjectionKind string
 const (
 	ControllerStopped  InjectionKind = "controller-stopped"   // the controller was asked to stop, and the request was sent on
 	Delayed            InjectionKind = "delayed"              // the request was held back for Duration
+	ControllerFrozen   InjectionKind = "controller-frozen"    // see After; the controller did not run for Duration
 	Disconnected       InjectionKind = "disconnected"         // all connections broke, and for Duration no client could connect
 	DoneLate           InjectionKind = "done-late"            // the connection broke, and the request was sent on afterwards
+	NoAnswer           InjectionKind = "no-answer"            // the request was not sent on; after Duration without an answer, the connection broke
 	RequestLost        InjectionKind = "request-lost"         // the connection broke, and the request was not sent on
 	ReplyLost          InjectionKind = "reply-lost"           // the API server answered, and the client did not get the answer
 	ControllerKilled   InjectionKind = "controller-killed"    // see After
 	ControlPlaneKilled InjectionKind = "control-plane-killed" // see After
 	Refused            InjectionKind = "refused"              // the recorder answered with Status
+	AnsweredLate       InjectionKind = "answered-late"        // the answer reached the client Duration after it came
 	EventsLate         InjectionKind = "events-late"          // each event reached the client Duration after it came
 	WatchCut           InjectionKind = "watch-cut"            // the watch broke off before Event
 	WatchExpired       InjectionKind = "watch-expired"        // in place of Event, the client got 410 Gone
@@ -58,13 +61,18 @@ var injectionTexts = []struct {
 }{
 	{ControllerStopped, func(Injection) string { return "controller told to stop before it" }},
 	{Delayed, func(i Injection) string { return fmt.Sprintf("delayed by %s", i.Duration) }},
+	{ControllerFrozen, func(i Injection) string {
+		return fmt.Sprintf("controller frozen for %s %s", i.Duration, i.beforeOrAfter())
+	}},
 	{Disconnected, func(i Injection) string { return fmt.Sprintf("nobody can connect for %s", i.Duration) }},
 	{DoneLate, func(Injection) string { return "done when the client had gone" }},
+	{NoAnswer, func(i Injection) string { return fmt.Sprintf("no answer for %s", i.Duration) }},
 	{RequestLost, func(Injection) string { return "request lost" }},
 	{ReplyLost, func(Injection) string { return "reply lost" }},
 	{ControllerKilled, func(i Injection) string { return "controller killed " + i.beforeOrAfter() }},
 	{ControlPlaneKilled, func(i Injection) string { return "control plane killed " + i.beforeOrAfter() }},
 	{Refused, func(i Injection) string { return fmt.Sprintf("refused with %d", i.Status) }},
+	{AnsweredLate, func(i Injection) string { return fmt.Sprintf("answered %s late", i.Duration) }},
 	{EventsLate, func(i Injection) string { return fmt.Sprintf("events late by %s", i.Duration) }},
 	{WatchCut, func(i Injection) string { return fmt.Sprintf("cut at event %d", i.Event) }},
 	{WatchExpired, func(i Injection) string { return fmt.Sprintf("expired at event %d", i.Event) }},
@@ -111,9 +119,12 @@ func SortInjections(injections []Injection) []Injection {
 // IsDisturbed says whether the recorder did anything to the request on purpose.
 func (r Request) IsDisturbed() bool { return len(r.Injected) > 0 }
 
-// IsOnlySlow says whether the request was delayed on purpose, and nothing else was done to it.
+// isDelay says whether the injection only makes the answer come later.
+func (i Injection) isDelay() bool { return i.Kind == Delayed || i.Kind == AnsweredLate }
+
+// IsOnlySlow says whether the request or its answer was delayed on purpose, and nothing else was done to it.
 func (r Request) IsOnlySlow() bool {
-	return r.IsDisturbed() && !slices.ContainsFunc(r.Injected, func(i Injection) bool { return i.Kind != Delayed })
+	return r.IsDisturbed() && !slices.ContainsFunc(r.Injected, func(i Injection) bool { return !i.isDelay() })
 }
 
 // OnlyToldToStop says whether the controller was asked to stop at this request, and nothing else was done to
@@ -121,13 +132,10 @@ func (r Request) IsOnlySlow() bool {
 func (r Request) OnlyToldToStop() bool {
 	stopped := false
 	for _, i := range r.Injected {
-		switch i.Kind {
-		case ControllerStopped:
-			stopped = true
-		case Delayed:
-		default:
+		if i.Kind != ControllerStopped && !i.isDelay() {
 			return false
 		}
+		stopped = stopped || i.Kind == ControllerStopped
 	}
 	return stopped
 }
