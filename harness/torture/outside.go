@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -154,6 +155,12 @@ func (r *run) startOutside(ctx context.Context, name string, number int) (*outsi
 	options := apiproxy.Options{
 		Upstream: &rest.Config{Host: o.url}, Outside: name, Record: r.recorder("", number), Crash: r.controlPlane.crash,
 		Kill: func() { r.each(r.killAndRestart) }, Stop: func() { r.each(r.stopAndRestart) },
+		Freeze: func(ctx context.Context, long time.Duration) {
+			var frozen sync.WaitGroup
+			r.each(func(p *program) { frozen.Go(func() { p.freeze(ctx, long) }) })
+			frozen.Wait()
+		},
+		Hold: r.holdUps.begin,
 	}
 	for _, f := range r.plan.Faults {
 		if f.Group == name {

@@ -69,6 +69,7 @@ var (
 		{"answered 409", apiproxy.Effect{Refuse: 409}},
 		{"reply lost", apiproxy.Effect{Lost: apiproxy.LostReply}},
 		{"reply lost, 504", apiproxy.Effect{Lost: apiproxy.LostReply, Refuse: 504}},
+		{"answered late", apiproxy.Effect{AnswerLate: 3 * time.Second}},
 		{"killed before", apiproxy.Effect{Kill: apiproxy.Before}},
 		{"killed after", apiproxy.Effect{Kill: apiproxy.After}},
 		{"told to stop", apiproxy.Effect{Stop: apiproxy.Before, Delay: 500 * time.Millisecond}},
@@ -100,9 +101,70 @@ var (
 	}
 )
 
+// These take so long that each is for a few requests only.
+var (
+	// noAnswer is for one request of each class.
+	noAnswer = kind{"no answer", apiproxy.Effect{Hang: 20 * time.Second}}
+	// frozen are for one write of each class.
+	frozen = []kind{
+		{"frozen before", apiproxy.Effect{Freeze: apiproxy.Before}},
+		{"frozen after", apiproxy.Effect{Freeze: apiproxy.After}},
+	}
+	// frozenAlone is how long a controller is frozen that has no Lease, and so no successor.
+	frozenAlone = 5 * time.Second
+	// longOutage is for the first list or watch and for the first write: a client that gives up after a number of attempts does so.
+	longOutage = kind{"long outage", apiproxy.Effect{Down: 45 * time.Second}}
+	// leaseLost is for the renewals of Leases. It outlasts a LeaseDuration of 15 seconds.
+	leaseLost = kind{"lease lost", apiproxy.Effect{Refuse: 500, For: 20 * time.Second}}
+	// oneCacheBehind is for all watches of one resource, if the controller watches another one too.
+	oneCacheBehind = kind{"one cache behind", apiproxy.Effect{Late: 5 * time.Second}}
+)
+
+const leaseGroup = "coordination.k8s.io"
+
 // aWhileOutside is for all writes of a class to what is outside of the cluster: a right that is missing for some time, as
 // when a quota is used up.
 var aWhileOutside = kind{"answered 403 for a while", apiproxy.Effect{Refuse: 403, For: 6 * time.Second}}
+
+// long returns the plans that take so long that there are only a few of each kind. counts has how many requests of each
+// class there are, and order has the classes by their first request.
+func long(counts map[class]int, order []class, outside []string) (plans []Plan) {
+	isInside := func(c class) bool { return !slices.Contains(outside, c.group) }
+	isLeader := slices.ContainsFunc(order, class.renewsLease)
+	for _, c := range order {
+		middle := (counts[c] + 1) / 2 // at the first requests, there is little that can go wrong
+		plans = append(plans, c.aim(noAnswer, middle))
+		if !c.isWrite() {
+			continue
+		}
+		for _, k := range frozen {
+			if !isLeader {
+				k.effect.FreezeFor = frozenAlone
+			}
+			plans = append(plans, c.aim(k, middle))
+		}
+		if c.renewsLease() {
+			plans = append(plans, c.aimAtAll(leaseLost))
+		}
+	}
+	for _, is := range []func(class) bool{class.isWrite, func(c class) bool { return c.verb == "list" || c.verb == "watch" }} {
+		if at := slices.IndexFunc(order, func(c class) bool { return is(c) && isInside(c) }); at >= 0 {
+			plans = append(plans, order[at].aim(longOutage, 1))
+		}
+	}
+	var watches []class
+	for _, c := range order {
+		if c.verb == "watch" {
+			watches = append(watches, c)
+		}
+	}
+	if len(watches) > 1 {
+		for _, c := range watches {
+			plans = append(plans, c.aimAtAll(oneCacheBehind))
+		}
+	}
+	return plans
+}
 
 // class is requests between which faults do not distinguish but by number.
 type class struct{ verb, group, resource, subresource string }
@@ -113,8 +175,25 @@ func (c class) aim(k kind, n int) Plan {
 	return Plan{Kind: k.name, Faults: []apiproxy.Fault{{Match: match, Effect: k.effect}}}
 }
 
+// aimAtAll returns the plan of a fault at all requests of the class.
+func (c class) aimAtAll(k kind) Plan {
+	plan := c.aim(k, 1)
+	plan.Faults[0].From, plan.Faults[0].To = 0, 0
+	return plan
+}
+
+func (c class) isWrite() bool {
+	return history.Request{Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.subresource}.IsWrite()
+}
+
+// renewsLease reports whether a leader renews its Lease with requests of the class.
+func (c class) renewsLease() bool {
+	return c.group == leaseGroup && c.resource == "leases" && (c.verb == "update" || c.verb == "patch")
+}
+
 // Exhaustive returns a plan for each kind of fault and each request, and each event of each watch, of a run without
-// faults. Requests that are not for a resource, such as discovery, are left alone. outside are the groups of what is
+// faults. Of the kinds that take long, there are fewer. Requests that are not for a resource, such as discovery, are left
+// alone. outside are the groups of what is
 // outside of the cluster. Of each class of reads outside, ten at most are chosen.
 func Exhaustive(baseline *history.History, outside ...string) []Plan {
 	counts, order := map[class]int{}, []class{}
@@ -140,7 +219,7 @@ func Exhaustive(baseline *history.History, outside ...string) []Plan {
 	}
 	var plans []Plan
 	for _, c := range order {
-		isWrite := history.Request{Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.subresource}.IsWrite()
+		isWrite := c.isWrite()
 		isOutside := slices.Contains(outside, c.group)
 		step := 1
 		if isOutside && !isWrite { // there are no watches, so the controller polls
@@ -170,17 +249,18 @@ func Exhaustive(baseline *history.History, outside ...string) []Plan {
 			}
 		}
 		if isWrite {
-			long := forAWhile
+			kinds := forAWhile
 			if isOutside {
-				long = append(slices.Clip(long), aWhileOutside)
+				kinds = append(slices.Clip(kinds), aWhileOutside)
 			}
-			for _, k := range long {
+			for _, k := range kinds {
 				plan := c.aim(k, 1)
 				plan.Faults[0].To = 0
 				plans = append(plans, plan)
 			}
 		}
 	}
+	plans = append(plans, long(counts, order, outside)...)
 	events := map[int64]int{}
 	for _, e := range baseline.Events {
 		w, ok := watches[e.Request]

@@ -54,6 +54,7 @@ func TestExhaustive(t *testing.T) {
 		"verb=create,group=authorization.k8s.io,resource=selfsubjectaccessreviews,nth=1",
 	}
 	watches, writes := all[1:3], all[3:6]
+	firsts, firstWrites := []string{all[0], all[1], all[3], all[5], all[6]}, []string{all[3], all[5]}
 	ever := []string{"verb=delete,resource=pods,nth=1-", "verb=patch,group=apps,resource=deployments,subresource=status,nth=1-"}
 	events := func(what string) []string {
 		const first, second = "verb=watch,resource=pods,nth=1,watch=", "verb=watch,resource=pods,nth=2,watch="
@@ -77,6 +78,11 @@ func TestExhaustive(t *testing.T) {
 		"answered 409":                with(writes, "refuse=409"),
 		"reply lost":                  with(writes, "lost=reply"),
 		"reply lost, 504":             with(writes, "refuse=504,lost=reply"),
+		"answered late":               with(writes, "answer-late=3s"),
+		"no answer":                   with(firsts, "hang=20s"),
+		"frozen before":               with(firstWrites, "freeze=before,freeze-for=5s"),
+		"frozen after":                with(firstWrites, "freeze=after,freeze-for=5s"),
+		"long outage":                 {all[0] + ",down=45s", all[3] + ",down=45s"},
 		"killed before":               with(writes, "kill=before"),
 		"killed after":                with(writes, "kill=after"),
 		"told to stop":                with(writes, "delay=500ms,stop=before"),
@@ -103,6 +109,54 @@ func TestExhaustive(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// planFaults returns the faults of a kind in the plans for these requests.
+func planFaults(kind string, requests ...history.Request) (faults []string) {
+	h := &history.History{}
+	for i, q := range requests {
+		q.ID = int64(i + 1)
+		h.Requests = append(h.Requests, q)
+	}
+	for _, plan := range Exhaustive(h, "cloud") {
+		if plan.Kind == kind {
+			faults = append(faults, plan.Faults[0].String())
+		}
+	}
+	return faults
+}
+
+// What takes long is for one request of each class: the one in the middle.
+func TestLongPlansAreFew(t *testing.T) {
+	deletion := history.Request{Verb: "delete", Resource: "pods"}
+	creation := history.Request{Verb: "create", Group: "cloud", Resource: "networks"}
+	lists := history.Request{Verb: "list", Group: "cloud", Resource: "networks"}
+	requests := append(slices.Repeat([]history.Request{lists, creation}, 30), slices.Repeat([]history.Request{deletion}, 5)...)
+	require.ElementsMatch(t, []string{"verb=list,group=cloud,resource=networks,nth=15,hang=20s",
+		"verb=create,group=cloud,resource=networks,nth=15,hang=20s", "verb=delete,resource=pods,nth=3,hang=20s"}, planFaults("no answer", requests...))
+	require.ElementsMatch(t, []string{"verb=create,group=cloud,resource=networks,nth=15,freeze=after,freeze-for=5s",
+		"verb=delete,resource=pods,nth=3,freeze=after,freeze-for=5s"}, planFaults("frozen after", requests...))
+	require.Equal(t, []string{"verb=delete,resource=pods,nth=1,down=45s"}, planFaults("long outage", requests...), "not of what is outside")
+	require.Empty(t, planFaults("lease lost", requests...))
+}
+
+// A leader is frozen for longer than its Lease, and loses it in a plan of its own.
+func TestPlansForALeader(t *testing.T) {
+	lease := history.Request{Verb: "create", Group: "coordination.k8s.io", Resource: "leases"}
+	renewal := lease
+	renewal.Verb = "update"
+	requests := []history.Request{lease, renewal, {Verb: "delete", Resource: "pods"}, renewal, renewal}
+	require.Equal(t, []string{"verb=update,group=coordination.k8s.io,resource=leases,refuse=500,for=20s"}, planFaults("lease lost", requests...))
+	require.Contains(t, planFaults("frozen before", requests...), "verb=delete,resource=pods,nth=1,freeze=before")
+	require.Contains(t, planFaults("frozen after", requests...), "verb=update,group=coordination.k8s.io,resource=leases,nth=2,freeze=after")
+}
+
+// One of several caches is behind for the whole run, also after its watch was opened again.
+func TestOneCacheBehind(t *testing.T) {
+	pods, nodes := history.Request{Verb: "watch", Resource: "pods"}, history.Request{Verb: "watch", Resource: "nodes"}
+	require.Empty(t, planFaults("one cache behind", pods, pods))
+	require.ElementsMatch(t, []string{"verb=watch,resource=pods,late=5s", "verb=watch,resource=nodes,late=5s"},
+		planFaults("one cache behind", pods, nodes, pods))
+}
+
 func TestExhaustiveOfNothing(t *testing.T) {
 	require.Empty(t, Exhaustive(&history.History{}))
 	require.Empty(t, Exhaustive(&history.History{
@@ -120,7 +174,7 @@ func TestEachKindHasItsTurn(t *testing.T) {
 		require.GreaterOrEqual(t, count[key], last)
 		last = count[key]
 	}
-	require.Len(t, count, 58)
+	require.Len(t, count, 71)
 	require.Equal(t, 4, last, "there are four events")
 }
 

@@ -30,6 +30,8 @@ type process struct {
 	stopping bool          // cmd has been sent a signal that should end it
 	killed   *exec.Cmd     // the last one that was sent SIGKILL
 	kills    []time.Time   // when SIGKILL was sent
+	frozen   chan struct{} // closed when cmd runs again or has exited; nil if cmd is not stopped by freeze
+	freezes  []time.Time   // when freeze stopped it
 	log      bytes.Buffer  // output of all starts
 	logStart int           // where the output of the last start begins
 }
@@ -74,6 +76,7 @@ func (p *process) wait(cmd *exec.Cmd, exited chan<- struct{}, started time.Time)
 	}
 	restart := allowed && !p.stopping
 	p.cmd = nil
+	p.thawLocked()
 	close(exited)
 	p.mu.Unlock()
 	if !restart {
@@ -144,6 +147,7 @@ func (p *process) signal(signal syscall.Signal) (*exec.Cmd, <-chan struct{}) {
 		p.kills = append(p.kills, time.Now())
 	}
 	_ = syscall.Kill(-p.cmd.Process.Pid, signal) // it may have exited just now
+	p.thawLocked()                               // a frozen program would not receive SIGTERM
 	return p.cmd, p.exited
 }
 

@@ -52,8 +52,9 @@ type run struct {
 	recording  history.Memory // of all proxies
 	stepStarts []time.Time
 
-	died  chan *Failure  // receives how a program ended by itself
-	stops sync.WaitGroup // stops that a fault has asked for and that are not over
+	died    chan *Failure  // receives how a program ended by itself
+	stops   sync.WaitGroup // stops that a fault has asked for and that are not over
+	holdUps holdUps        // by faults, of any program
 
 	mu        sync.Mutex
 	stopFault *Failure // how a program did not stop when a fault asked it to
@@ -287,7 +288,7 @@ func (r *run) upstream(ctx context.Context, account string) (*rest.Config, error
 func (r *run) proxyOptions(p *program, upstream *rest.Config, number int) apiproxy.Options {
 	options := apiproxy.Options{
 		Upstream: upstream, Record: r.recorder(p.process.label, number), Faults: faultsOf(r.plan, p.instance), Crash: r.controlPlane.crash,
-		Kill: func() { r.killAndRestart(p) }, Stop: func() { r.stopAndRestart(p) },
+		Kill: func() { r.killAndRestart(p) }, Stop: func() { r.stopAndRestart(p) }, Freeze: p.freeze, Hold: r.holdUps.begin,
 	}
 	if !isToldNamespace(r.commands[p.program]) && r.scenario.Namespace == "" && !r.scenario.isCluster() {
 		options.Namespace = r.namespace
@@ -396,6 +397,9 @@ func (r *run) stopOutside() (err error) {
 // since its start.
 func (r *run) mayExit(p *program) func(status int, started time.Time) bool {
 	return func(status int, started time.Time) bool {
+		if r.mayHaveLostLease(p, started) {
+			return true
+		}
 		if r.scenario.MayExit == 0 || status != r.scenario.MayExit {
 			return false
 		}
@@ -411,6 +415,9 @@ func (r *run) mayExit(p *program) func(status int, started time.Time) bool {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		if r.holdUps.outageSince(started) {
+			return disturbed // it comes back
+		}
 		p.exits++
 		const limit = 50 // what is down for so long does not come back
 		return disturbed && p.exits <= limit

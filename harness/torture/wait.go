@@ -29,9 +29,10 @@ func (r *run) sleep(ctx context.Context, changed <-chan struct{}, duration time.
 	}
 }
 
-// elapsed returns how long it is since a time, without the time in which the machine stalled.
+// elapsed returns how long it is since a time, without the time in which the machine stalled or faults kept the
+// controller waiting.
 func (r *run) elapsed(since time.Time) time.Duration {
-	elapsed := time.Since(since)
+	elapsed := time.Since(since) - r.holdUps.since(since, r.recovered)
 	if r.lab == nil {
 		return elapsed
 	}
@@ -168,7 +169,7 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 			return quietTime{}, err
 		}
 		quiet := r.recording.History().Between(from, time.Time{})
-		isOver := !slices.ContainsFunc(quiet.Requests, func(q history.Request) bool { return q.IsDisturbed() || owed[writeOf(q)] })
+		isOver := r.holdUps.since(from, r.recovered) == 0 && !slices.ContainsFunc(quiet.Requests, func(q history.Request) bool { return q.IsDisturbed() || owed[writeOf(q)] })
 		if isOver || beginning == maxBeginnings {
 			return r.observeRest(ctx, quiet)
 		}

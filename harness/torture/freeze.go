@@ -1,0 +1,57 @@
+package torture
+
+import (
+	"context"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// freeze stops all threads of the program with SIGSTOP, and lets them continue with SIGCONT after a time, or when ctx
+// ends. It returns when the program runs again or has ended. A program that is being stopped is not frozen, and one that
+// is stopped or killed meanwhile is thawed. If the program is frozen already, freeze waits for that to end.
+func (p *process) freeze(ctx context.Context, long time.Duration) {
+	p.mu.Lock()
+	if p.cmd == nil || p.stopping {
+		p.mu.Unlock()
+		return
+	}
+	thawed := p.frozen
+	if thawed == nil {
+		thawed = make(chan struct{})
+		p.frozen = thawed
+		p.freezes = append(p.freezes, time.Now())
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGSTOP) // it may have exited just now
+	}
+	p.mu.Unlock()
+	select {
+	case <-thawed:
+		return
+	case <-time.After(long):
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.frozen == thawed {
+		p.thawLocked()
+	}
+}
+
+// thawLocked lets the program continue if it is frozen. p.mu is held.
+func (p *process) thawLocked() {
+	if p.frozen == nil {
+		return
+	}
+	if p.cmd != nil {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGCONT) // it may have been killed just now
+	}
+	close(p.frozen)
+	p.frozen = nil
+}
+
+// frozenSince reports whether the program has been frozen since a time.
+func (p *process) frozenSince(from time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.freezes, func(at time.Time) bool { return !at.Before(from) })
+}

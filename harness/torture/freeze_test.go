@@ -1,0 +1,196 @@
+package torture
+
+import (
+	"context"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/history"
+)
+
+// isFrozen reports whether the kernel has stopped a program.
+func (p *script) isFrozen() bool {
+	p.mu.Lock()
+	cmd := p.cmd
+	p.mu.Unlock()
+	if cmd == nil {
+		return false
+	}
+	state, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(cmd.Process.Pid)).Output() // it may have exited
+	return strings.HasPrefix(string(state), "T")
+}
+
+// freezing freezes a program in the background. thawed waits until freeze has returned.
+func (p *script) freezing(ctx context.Context, long time.Duration) (thawed func()) {
+	p.t.Helper()
+	var freezes sync.WaitGroup
+	freezes.Go(func() { p.freeze(ctx, long) })
+	require.Eventually(p.t, p.isFrozen, hangs, time.Millisecond)
+	return freezes.Wait
+}
+
+const exitsOnTERM = "trap 'exit 0' TERM; " + waits
+
+func TestAFrozenProgram(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, p *script, cancel func()){
+		"is stopped": func(t *testing.T, p *script, _ func()) { require.Nil(t, p.stop(0)) },
+		"is killed":  func(_ *testing.T, p *script, _ func()) { p.kill() },
+		"is let go on with its run": func(t *testing.T, p *script, cancel func()) {
+			cancel()
+			require.Eventually(t, func() bool { return !p.isFrozen() }, hangs, time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := shell(t, nil, exitsOnTERM)
+			p.says("ready")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			begin := time.Now()
+			require.False(t, p.frozenSince(begin))
+			thawed := p.freezing(ctx, time.Hour)
+			require.True(t, p.frozenSince(begin))
+			end(t, p, cancel)
+			thawed()
+			p.hasNotFailed()
+			require.NoError(t, p.start())
+			require.Eventually(t, func() bool { return p.isRunning() && !p.isFrozen() }, hangs, time.Millisecond)
+			require.Nil(t, p.stop(-1))
+		})
+	}
+}
+
+// Two requests in flight may both freeze the controller. The second does not freeze it for longer.
+func TestAProgramIsFrozenOnceAtATime(t *testing.T) {
+	p := shell(t, nil, exitsOnTERM)
+	p.says("ready")
+	ctx, cancel := context.WithCancel(t.Context())
+	thawed := p.freezing(ctx, time.Hour)
+	again := p.freezing(t.Context(), time.Hour)
+	cancel()
+	thawed()
+	again()
+	require.Eventually(t, func() bool { return !p.isFrozen() }, hangs, time.Millisecond)
+	p.freeze(t.Context(), time.Millisecond)
+	require.Eventually(t, func() bool { return !p.isFrozen() }, hangs, time.Millisecond)
+	require.Nil(t, p.stop(0))
+	p.freeze(t.Context(), time.Hour) // there is nothing to freeze
+}
+
+// A program that was told to stop is not kept from it.
+func TestAProgramThatIsBeingStoppedIsNotFrozen(t *testing.T) {
+	p := shell(t, nil, "trap 'echo stopping; sleep 0.2; exit 0' TERM; "+waits)
+	p.says("ready")
+	var stops sync.WaitGroup
+	stops.Go(func() { require.Nil(t, p.stop(0)) })
+	p.awaitStopping()
+	p.freeze(t.Context(), time.Hour)
+	stops.Wait()
+}
+
+// held is a run in which a fault begins to hold up the controller.
+func held(kind history.InjectionKind, watched map[string]bool) (r *run, over func()) {
+	r = recorded(&Scenario{})
+	r.watched = watched
+	return r, r.holdUps.begin(kind)
+}
+
+func TestHoldUpsDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		r, over := held(history.ControllerFrozen, nil)
+		time.Sleep(10 * time.Second)
+		require.Zero(t, r.elapsed(begin), "it is still frozen")
+		within := time.Now()
+		other := r.holdUps.begin(history.NoAnswer)
+		time.Sleep(5 * time.Second)
+		over()
+		time.Sleep(5 * time.Second)
+		other()
+		time.Sleep(time.Second)
+		require.Equal(t, time.Second, r.elapsed(begin), "what overlaps counts once")
+		require.Equal(t, time.Second, r.elapsed(within))
+		r.holdUps.begin(history.EventsLate)
+		time.Sleep(time.Hour)
+		require.Equal(t, time.Hour+21*time.Second-maxHeldUp, r.elapsed(begin), "there is an end")
+	})
+}
+
+// After an outage, a client may have to wait out its backoff before it watches again and repeats its write.
+func TestAnOutageEndsWithTheRecovery(t *testing.T) {
+	for name, c := range map[string]struct {
+		watches, repeats bool
+		want             time.Duration // until it counts as over
+	}{
+		"it has recovered":        {true, true, 10 * time.Second},
+		"it does not watch":       {false, true, 90 * time.Second},
+		"it does not write again": {true, false, 90 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, over := held(history.Disconnected, map[string]bool{"pods": true})
+				begin := time.Now()
+				id := int64(0)
+				record := func(q history.Request) {
+					id++
+					q.ID, q.Start = id, time.Now()
+					r.recording.Record(history.Record{Request: &q})
+				}
+				record(history.Request{Verb: "delete", Resource: "pods", Name: "a", Error: "broken off"})
+				time.Sleep(45 * time.Second)
+				over()
+				time.Sleep(10 * time.Second)
+				require.Zero(t, r.elapsed(begin), "it has not recovered")
+				if c.watches {
+					record(history.Request{Verb: "watch", Resource: "pods", Status: 200, Open: true})
+				}
+				if c.repeats {
+					record(history.Request{Verb: "delete", Resource: "pods", Name: "a", Status: 200})
+				}
+				require.Zero(t, r.elapsed(begin))
+				time.Sleep(100 * time.Second)
+				require.Equal(t, 110*time.Second-c.want, r.elapsed(begin))
+			})
+		})
+	}
+}
+
+func TestMayHaveLostLease(t *testing.T) {
+	renewal := history.Request{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Status: 200}
+	refused := injected(renewal, refusal)
+	refused.Status = 500
+	at := func(s int, q history.Request) history.Request {
+		q.Start = time.Now().Add(time.Duration(s) * time.Second)
+		return q
+	}
+	for name, c := range map[string]struct {
+		requests []history.Request
+		frozen   bool
+		want     bool
+	}{
+		"nothing went wrong":              {[]history.Request{at(-30, renewal), at(-28, renewal)}, false, false},
+		"it has no Lease":                 {nil, true, false},
+		"it had the Lease before":         {[]history.Request{at(-70, renewal)}, true, false},
+		"it was frozen":                   {[]history.Request{at(-30, renewal), at(-1, renewal)}, true, true},
+		"one renewal failed":              {[]history.Request{at(-5, renewal), at(-3, renewal), at(-1, refused)}, false, false},
+		"renewals failed for a long time": {[]history.Request{at(-30, renewal), at(-28, renewal), at(-26, refused), at(-2, refused)}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recorded(&Scenario{}, c.requests...)
+			if c.frozen {
+				r.programs[0].freezes = []time.Time{time.Now().Add(-20 * time.Second)}
+			}
+			started := time.Now().Add(-time.Minute)
+			require.Equal(t, c.want, r.mayHaveLostLease(r.programs[0], started))
+			if c.want {
+				require.True(t, r.mayExit(r.programs[0])(1, started))
+			}
+		})
+	}
+}
