@@ -2,14 +2,13 @@ package torture
 
 import (
 	"context"
-	"os/exec"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	psprocess "github.com/shirou/gopsutil/v4/process"
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/harness/history"
@@ -23,8 +22,12 @@ func (p *script) isFrozen() bool {
 	if cmd == nil {
 		return false
 	}
-	state, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(cmd.Process.Pid)).Output() // it may have exited
-	return strings.HasPrefix(string(state), "T")
+	one, err := psprocess.NewProcess(int32(cmd.Process.Pid))
+	if err != nil {
+		return false // it has exited
+	}
+	states, _ := one.Status() // it may have exited
+	return slices.Contains(states, psprocess.Stop)
 }
 
 // freezing freezes a program in the background. thawed waits until freeze has returned.
