@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -31,6 +32,19 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		time.Sleep(time.Hour)
+	case len(os.Args) == 4 && os.Args[1] == "await-interrupt":
+		interrupts := make(chan os.Signal, 1)
+		signal.Notify(interrupts, os.Interrupt)
+		AwaitInterrupt()
+		if err := os.WriteFile(os.Args[2], []byte("ready\n"), 0o600); err != nil {
+			panic(err)
+		}
+		<-interrupts
+		status, err := strconv.Atoi(os.Args[3])
+		if err != nil { // it has been told to hang
+			time.Sleep(time.Hour)
+		}
+		os.Exit(status)
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each guard takes a second to end
 	os.Exit(m.Run())
@@ -57,13 +71,65 @@ func TestRerunEndsWhatTheProgramHasStarted(t *testing.T) {
 		}
 		pid, _ = strconv.Atoi(strings.TrimSpace(readFile(file)))
 	}()
-	_, err := Rerun(ctx, "hang", file)
+	_, err := rerun(ctx, 10*time.Millisecond, "hang", file)
 	require.ErrorIs(t, err, enough)
 	require.NotZero(t, pid)
 	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, time.Minute, 10*time.Millisecond)
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// interruptWhenReady returns a context that ends when a program has written its file.
+func interruptWhenReady(t *testing.T, file string) context.Context {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		for readFile(file) != "ready\n" && ctx.Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel(errInterrupted)
+	}()
+	return ctx
+}
+
+var errInterrupted = errors.New("interrupted in the test")
+
+// An interrupted program may report and clean up before it exits.
+func TestRerunPassesOnAnInterrupt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ready")
+	status, err := Rerun(interruptWhenReady(t, file), "await-interrupt", file, "7")
+	require.NoError(t, err)
+	require.Equal(t, 7, status)
+}
+
+func TestRerunKillsAnInterruptedProgram(t *testing.T) {
+	t.Run("that does not end in time", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "ready")
+		_, err := rerun(interruptWhenReady(t, file), 10*time.Millisecond, "await-interrupt", file, "hang")
+		require.ErrorIs(t, err, errInterrupted)
+	})
+	t.Run("at the second Ctrl-C", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "ready")
+		ignored := make(chan os.Signal, 1) // or this process would end before Rerun handles the signal
+		signal.Notify(ignored, os.Interrupt)
+		defer signal.Stop(ignored)
+		ctx := interruptWhenReady(t, file)
+		over := make(chan struct{})
+		go func() {
+			<-ctx.Done()
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(10 * time.Millisecond):
+					_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+				}
+			}
+		}()
+		_, err := rerun(ctx, time.Hour, "await-interrupt", file, "hang")
+		close(over)
+		require.ErrorIs(t, err, errInterrupted)
+	})
 }
 
 func readFile(path string) string {

@@ -7,15 +7,43 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
+// interruptLimit is how long a program may take to end after Rerun has passed an interrupt on to it.
+const interruptLimit = 30 * time.Second
+
 // Rerun runs this program again with these arguments, under a guard that ends everything the program has started,
-// however the program ends. It returns the program's exit status. The program writes to our standard output and standard error; its standard
-// input is empty. If ctx ends first, so does the program, and the error is the context's cause.
+// however the program ends. It returns the program's exit status. The program writes to our standard output and standard
+// error; its standard input is empty.
+//
+// When ctx ends, Rerun interrupts the program, which must call [AwaitInterrupt] for that, and gives it half a minute to
+// report and to clean up. After that, or at the next SIGINT or SIGTERM, it has the program killed, and the error is the
+// cause of ctx.
 func Rerun(ctx context.Context, args ...string) (status int, err error) {
+	return rerun(ctx, interruptLimit, args...)
+}
+
+// interruptFile is the file descriptor of a program under Rerun on which it is told of an interrupt: by the end of the
+// file. The caller holds the other end.
+const interruptFile = 3
+
+// AwaitInterrupt lets [Rerun], which must have started this program, interrupt it: the program then gets SIGINT. It also
+// gets SIGINT when Rerun's process dies. Call AwaitInterrupt once, after signal.Notify and before starting other programs.
+func AwaitInterrupt() {
+	syscall.CloseOnExec(interruptFile) // what we start must not hold it open
+	told := os.NewFile(interruptFile, "interrupt")
+	go func() {
+		_, _ = io.Copy(io.Discard, told)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+	}()
+}
+
+func rerun(ctx context.Context, limit time.Duration, args ...string) (status int, err error) {
 	scratch, err := os.MkdirTemp("", "workshop-guard-")
 	if err != nil {
 		return 0, fmt.Errorf("make a directory for the guard: %w", err)
@@ -29,15 +57,16 @@ func Rerun(ctx context.Context, args ...string) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	null, err := os.Open(os.DevNull) // the file 3 that a guard hands on
+	told, interrupt, err := os.Pipe()
 	if err != nil {
 		return 0, err
 	}
-	defer null.Close()
-	cmd.ExtraFiles = []*os.File{null}
+	defer interrupt.Close()
+	cmd.ExtraFiles = []*os.File{told} // becomes interruptFile, which the guard hands on
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	alive, err := cmd.StdinPipe()
 	if err != nil {
+		told.Close()
 		return 0, err
 	}
 	// The guard closes its output when the program has ended, but itself ends only when we close the pipe. So the end
@@ -46,6 +75,7 @@ func Rerun(ctx context.Context, args ...string) (status int, err error) {
 	for from, to := range map[*io.Writer]io.Writer{&cmd.Stdout: os.Stdout, &cmd.Stderr: os.Stderr} {
 		reader, writer, err := os.Pipe()
 		if err != nil {
+			told.Close()
 			return 0, err
 		}
 		defer writer.Close()
@@ -57,6 +87,7 @@ func Rerun(ctx context.Context, args ...string) (status int, err error) {
 		})
 	}
 	err = cmd.Start()
+	told.Close()
 	for _, writer := range []io.Writer{cmd.Stdout, cmd.Stderr} {
 		writer.(*os.File).Close()
 	}
@@ -65,14 +96,17 @@ func Rerun(ctx context.Context, args ...string) (status int, err error) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- output.Wait() }()
+	killed := false
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
+		interrupt.Close()
+		err, killed = awaitEnd(ended, limit)
 	}
 	_, _ = io.WriteString(alive, Bye) // the guard may have been killed
 	alive.Close()
 	err = errors.Join(err, cmd.Wait())
-	if ctx.Err() != nil {
+	if killed {
 		return 0, context.Cause(ctx)
 	}
 	var exit *exec.ExitError
@@ -80,4 +114,27 @@ func Rerun(ctx context.Context, args ...string) (status int, err error) {
 		return exit.ExitCode(), nil
 	}
 	return 0, err
+}
+
+// awaitEnd waits until an interrupted program has ended. mustKill is true if it has not ended within limit, or before
+// another signal came.
+func awaitEnd(ended <-chan error, limit time.Duration) (err error, mustKill bool) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	const patience = 3 * time.Second
+	hint := time.After(patience)
+	timeout := time.After(limit)
+	for {
+		select {
+		case err := <-ended:
+			return err, false
+		case <-hint:
+			fmt.Fprintf(os.Stderr, "workshop: still stopping; Ctrl-C again kills everything now\n")
+		case <-again:
+			return nil, true
+		case <-timeout:
+			return nil, true
+		}
+	}
 }
