@@ -75,9 +75,11 @@ func TestAProgramIsFrozenOnceAtATime(t *testing.T) {
 	p.says("ready")
 	ctx, cancel := context.WithCancel(t.Context())
 	thawed := p.freezing(ctx, time.Hour)
-	again := p.freezing(t.Context(), time.Hour)
+	second, cancelSecond := context.WithCancel(t.Context())
+	again := p.freezing(second, time.Hour)
 	cancel()
 	thawed()
+	cancelSecond() // if it began only after the first had ended
 	again()
 	require.Eventually(t, func() bool { return !p.isFrozen() }, hangs, time.Millisecond)
 	p.freeze(t.Context(), time.Millisecond)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"example.com/controllers/harness/history"
 )
@@ -93,52 +94,144 @@ func (r *Report) NotRun() []Outcome {
 	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Verdict != NotRun })
 }
 
-// WriteText writes the report for a person. replay returns the command that replays a plan.
-func (r *Report) WriteText(w io.Writer, replay func(Plan) string) error {
-	if err := r.writeTable(w); err != nil {
-		return err
+// Details are what a report is written with. All of them may be missing.
+type Details struct {
+	// Replay returns the command that replays a plan.
+	Replay func(Plan) string
+	// Keep has the files of the plans that failed.
+	Keep *Keep
+	// Interrupted says that the run did not come to its end. Planned is how many plans there were, with those that have
+	// not been run, and Resume is the command that runs these; "" if there is none.
+	Interrupted bool
+	Planned     int
+	Resume      string
+}
+
+// reportWidth is the width, in characters, at which the prose of a report is wrapped. Commands and paths are not.
+const reportWidth = 100
+
+// WriteText writes the report for a person.
+func (r *Report) WriteText(w io.Writer, d Details) error {
+	var text strings.Builder
+	if len(r.Outcomes) > 0 {
+		if err := r.writeTable(&text); err != nil {
+			return err
+		}
 	}
 	groups := r.Groups()
 	number := 0
 	for _, g := range groups {
 		if g.Confirmed() {
 			number++
-			fmt.Fprintf(w, "\n%d. %s: %s\n", number, g.Verdict, g.Message)
-			g.writeDetails(w, replay)
+			fmt.Fprintln(&text)
+			writeWrapped(&text, fmt.Sprintf("%d. ", number), string(g.Verdict)+": "+g.Message)
+			g.writeDetails(&text, d)
 		}
 	}
-	once := 0
 	for _, g := range groups {
 		if !g.Confirmed() {
-			once++
-			fmt.Fprintf(w, "\nSeen %s of %d times, so it does not count: %s: %s\n", times(g.Seen), g.Runs, g.Verdict, g.Message)
-			g.writeDetails(w, replay)
+			fmt.Fprintln(&text)
+			why := "Not counted, as it did not come again: "
+			if g.Runs == 1 {
+				why = "Not counted, as it has been seen once and its plan has not been repeated: "
+			}
+			writeWrapped(&text, "", why+string(g.Verdict)+": "+g.Message)
+			g.writeDetails(&text, d)
 		}
 	}
-	if notRun := r.NotRun(); len(notRun) > 0 {
-		fmt.Fprintf(w, "\n%s could not be run, which says nothing about the controller. The first: %s: %s\n", count(len(notRun), "plan", "plans"), notRun[0].Plan.Kind, notRun[0].Message)
-	}
-	if err := r.writeNotes(w); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\n%s, %d failed; %s\n", count(len(r.Outcomes), "plan", "plans"), len(r.Failures()), r.Duration.Round(time.Second))
+	r.writeNotRun(&text, d)
+	r.writeNotes(&text)
+	r.writeSummary(&text, d)
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 
-func (g Group) writeDetails(w io.Writer, replay func(Plan) string) {
+func (g Group) writeDetails(w io.Writer, d Details) {
+	const indent = "   "
 	first := g.Failures[0]
-	fmt.Fprintf(w, "   %s: %s\n", count(len(g.Failures), "plan", "plans"), strings.Join(g.Kinds, ", "))
-	if g.Runs > 1 {
-		fmt.Fprintf(w, "   the first of them was run %d times and failed like this %s\n", g.Runs, times(g.Seen))
+	which := ", which"
+	if len(g.Failures) > 1 {
+		which = "; the first of them"
 	}
-	fmt.Fprintf(w, "   replay: %s\n", replay(first.Plan))
+	plans := fmt.Sprintf("%s: %s", count(len(g.Failures), "plan", "plans"), strings.Join(g.Kinds, ", "))
+	if g.Runs > 1 {
+		plans += fmt.Sprintf("%s failed like this in %d of %d runs", which, g.Seen, g.Runs)
+	}
+	writeWrapped(w, indent, plans)
+	if d.Replay != nil {
+		fmt.Fprintf(w, "%sreplay: %s\n", indent, d.Replay(first.Plan))
+	}
+	if files := d.Keep.Files(first); files != "" {
+		fmt.Fprintf(w, "%slog: %s.log\n%srequests: %s.requests, .jsonl\n", indent, files, indent, files)
+	}
 	for _, line := range excerpt(first) {
 		fmt.Fprintln(w, "     "+line)
 	}
 }
 
+// writeNotRun names the plans that say nothing about the controller.
+func (r *Report) writeNotRun(w io.Writer, d Details) {
+	notRun := r.NotRun()
+	if len(notRun) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	text := fmt.Sprintf("%s could not be run, which says nothing about the controller.", count(len(notRun), "plan", "plans"))
+	if len(notRun) == len(r.Outcomes) {
+		text = "No plan could be run, so nothing is known about the controller."
+	}
+	writeWrapped(w, "", fmt.Sprintf("%s The first: %s: %s", text, notRun[0].Plan.Kind, notRun[0].Message))
+	if files := d.Keep.Files(notRun[0]); files != "" {
+		fmt.Fprintf(w, "   log: %s.log\n", files)
+	}
+}
+
+// writeSummary writes how many plans were run, and where more can be found.
+func (r *Report) writeSummary(w io.Writer, d Details) {
+	fmt.Fprintln(w)
+	if d.Keep != nil && len(d.Keep.names) > 0 {
+		fmt.Fprintf(w, "The controller's log and the requests of every failed plan are in %s\n", d.Keep.Dir())
+	}
+	failed, duration := len(r.Failures()), r.Duration.Round(time.Second)
+	if !d.Interrupted {
+		fmt.Fprintf(w, "%s, %d failed; %s\n", count(len(r.Outcomes), "plan", "plans"), failed, duration)
+		return
+	}
+	ran := count(len(r.Outcomes), "plan was", "plans were")
+	if d.Planned > 0 {
+		ran = fmt.Sprintf("%d of %s", len(r.Outcomes), count(d.Planned, "plan was", "plans were"))
+	}
+	fmt.Fprintf(w, "interrupted: %s run, %d failed; %s\n", ran, failed, duration)
+	if d.Resume != "" {
+		fmt.Fprintf(w, "resume: %s\n", d.Resume)
+	}
+}
+
+// writeWrapped writes a text in lines of at most reportWidth characters, if its words allow that. The first line begins
+// with lead, and the others are indented as far.
+func writeWrapped(w io.Writer, lead, text string) {
+	indent := strings.Repeat(" ", len(lead))
+	for paragraph := range strings.SplitSeq(text, "\n") {
+		line, empty := lead, true
+		for _, word := range strings.Fields(paragraph) {
+			if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > reportWidth {
+				fmt.Fprintln(w, line)
+				line, empty = indent, true
+			}
+			if !empty {
+				line += " "
+			}
+			line, empty = line+word, false
+		}
+		if !empty {
+			fmt.Fprintln(w, line)
+		}
+		lead = indent
+	}
+}
+
 // writeNotes writes what was unusual and may be right, each once.
-func (r *Report) writeNotes(w io.Writer) error {
+func (r *Report) writeNotes(w io.Writer) {
 	counts := map[string]int{}
 	var order []string
 	for _, o := range r.Outcomes {
@@ -150,22 +243,12 @@ func (r *Report) writeNotes(w io.Writer) error {
 		}
 	}
 	if len(order) == 0 {
-		return nil
+		return
 	}
-	fmt.Fprint(w, "\nNot as without faults, which may be right:\n")
+	fmt.Fprint(w, "\nDifferent from the baseline, which may be right:\n")
 	for _, note := range order {
-		if _, err := fmt.Fprintf(w, "   %s (%s)\n", note, count(counts[note], "plan", "plans")); err != nil {
-			return err
-		}
+		writeWrapped(w, " - ", fmt.Sprintf("%s (in %s)", note, count(counts[note], "plan", "plans")))
 	}
-	return nil
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
 }
 
 // count is a number with its noun.
@@ -176,13 +259,13 @@ func count(n int, singular, plural string) string {
 	return fmt.Sprintf("%d %s", n, plural)
 }
 
+// writeTable writes how the plans of each kind went. The columns NOT RUN and FAILED are left out if they would be empty.
 func (r *Report) writeTable(w io.Writer) error {
 	type row struct {
-		runs, passed, notMet int
-		failed               map[Verdict]int
+		plans, passed, notMet, notRun int
+		failed                        map[Verdict]int
 	}
-	rows, kinds := map[string]*row{}, []string{}
-	verdicts := map[Verdict]bool{}
+	rows, total := map[string]*row{}, row{failed: map[Verdict]int{}}
 	for _, o := range r.Outcomes {
 		kind := o.Plan.Kind
 		if strings.HasPrefix(kind, "seed ") {
@@ -190,35 +273,55 @@ func (r *Report) writeTable(w io.Writer) error {
 		}
 		if rows[kind] == nil {
 			rows[kind] = &row{failed: map[Verdict]int{}}
-			kinds = append(kinds, kind)
 		}
-		rows[kind].runs++
-		switch {
-		case o.NotMet:
-			rows[kind].notMet++
-		case o.Verdict == Passed:
-			rows[kind].passed++
-		default:
-			rows[kind].failed[o.Verdict]++
-			verdicts[o.Verdict] = true
+		for _, in := range []*row{rows[kind], &total} {
+			in.plans++
+			switch {
+			case o.Verdict == NotRun:
+				in.notRun++
+			case o.NotMet:
+				in.notMet++
+			case o.Verdict == Passed:
+				in.passed++
+			default:
+				in.failed[o.Verdict]++
+			}
 		}
 	}
-	slices.Sort(kinds)
-	columns := slices.Sorted(maps.Keys(verdicts))
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprint(table, "FAULT\tPLANS\tPASSED")
-	for _, v := range columns {
-		fmt.Fprintf(table, "\t%s", strings.ToUpper(string(v)))
-	}
-	fmt.Fprintln(table, "\tNOT MET")
-	for _, kind := range kinds {
-		fmt.Fprintf(table, "%s\t%d\t%d", kind, rows[kind].runs, rows[kind].passed)
-		for _, v := range columns {
-			fmt.Fprintf(table, "\t%d", rows[kind].failed[v])
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	writeRow := func(name, plans, passed, notMet, notRun, failed string) {
+		cells := []string{name, plans, passed, notMet}
+		if total.notRun > 0 {
+			cells = append(cells, notRun)
 		}
-		fmt.Fprintf(table, "\t%d\n", rows[kind].notMet)
+		if len(total.failed) > 0 {
+			cells = append(cells, failed)
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
-	return table.Flush()
+	writeRow("FAULT", "PLANS", "PASSED", "NOT MET", "NOT RUN", "FAILED")
+	for _, kind := range slices.Sorted(maps.Keys(rows)) {
+		of := rows[kind]
+		var failed []string
+		for _, v := range Verdicts {
+			if n := of.failed[v]; n > 0 {
+				failed = append(failed, fmt.Sprintf("%d %s", n, v))
+			}
+		}
+		writeRow(kind, fmt.Sprint(of.plans), fmt.Sprint(of.passed), fmt.Sprint(of.notMet), fmt.Sprint(of.notRun), strings.Join(failed, ", "))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, line := range trimmedLines(text.String()) {
+		fmt.Fprintln(w, line)
+	}
+	if total.notMet > 0 {
+		fmt.Fprint(w, "\n")
+		writeWrapped(w, "", "NOT MET: the request or event at which the fault is aimed did not come, so these plans say nothing about the controller.")
+	}
+	return nil
 }
 
 // excerpt returns the recorded requests that tell the failure, as lines: those around the first that something was done
@@ -250,17 +353,48 @@ func excerpt(o Outcome) []string {
 			part.Requests = append(part.Requests, r)
 		}
 	}
-	var text strings.Builder
-	if err := part.WriteRequests(&text); err != nil || len(part.Requests) == 0 {
+	if len(part.Requests) == 0 {
 		return []string{}
 	}
-	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+	withoutNamespace(part.Requests)
+	var text strings.Builder
+	if err := part.WriteRequests(&text); err != nil {
+		return []string{}
+	}
+	return trimmedLines(text.String())
 }
 
-// WriteJSON writes the report for programs: an object with the number of plans and of those that failed, and for each
-// failure of the controller the kind of its plan, the faults, the verdict, the message, and an excerpt of the requests.
-// A failure that was seen once only has confirmed false, and is not counted in failed.
-func (r *Report) WriteJSON(w io.Writer) error {
+// trimmedLines returns the lines of a table without the spaces at their ends.
+func trimmedLines(table string) []string {
+	lines := strings.Split(strings.TrimRight(table, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
+	}
+	return lines
+}
+
+// withoutNamespace leaves out the namespace if all requests are for the same one, which is the run's: its name says nothing.
+func withoutNamespace(requests []history.Request) {
+	namespaces := map[string]bool{}
+	for _, r := range requests {
+		if r.Namespace != "" {
+			namespaces[r.Namespace] = true
+		}
+	}
+	if len(namespaces) > 1 {
+		return
+	}
+	for i := range requests {
+		requests[i].Namespace = ""
+	}
+}
+
+// WriteJSON writes the report for programs: an object with the number of plans, of those that failed and of those that
+// could not be run, and for each failure of the controller the kind of its plan, the faults, the verdict, the message, an
+// excerpt of the requests, the command that replays it, and its files. A failure that was seen once only has confirmed
+// false, and is not counted in failed. For a run that was interrupted, there are the number of plans that there were, and
+// the command that resumes it.
+func (r *Report) WriteJSON(w io.Writer, d Details) error {
 	type failure struct {
 		Kind      string   `json:"kind"`
 		Faults    []string `json:"faults"`
@@ -268,25 +402,44 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		Cause     string   `json:"cause"`
 		Message   string   `json:"message"`
 		Confirmed bool     `json:"confirmed"`
+		Replay    string   `json:"replay,omitempty"`
+		Log       string   `json:"log,omitempty"`       // file
+		Recording string   `json:"recording,omitempty"` // file
 		Requests  []string `json:"requests"`
 	}
 	out := struct {
-		Plans    int       `json:"plans"`
-		Failed   int       `json:"failed"`
-		NotRun   int       `json:"notRun"`
-		Seconds  float64   `json:"seconds"`
-		Failures []failure `json:"failures"`
-	}{Plans: len(r.Outcomes), Failed: len(r.Failures()), NotRun: len(r.NotRun()), Seconds: r.Duration.Seconds(), Failures: []failure{}}
+		Plans       int       `json:"plans"`
+		Failed      int       `json:"failed"`
+		NotRun      int       `json:"notRun"`
+		Interrupted bool      `json:"interrupted,omitempty"`
+		Planned     int       `json:"planned,omitempty"`
+		Resume      string    `json:"resume,omitempty"`
+		Seconds     float64   `json:"seconds"`
+		Failures    []failure `json:"failures"`
+	}{
+		Plans: len(r.Outcomes), Failed: len(r.Failures()), NotRun: len(r.NotRun()), Seconds: r.Duration.Seconds(),
+		Interrupted: d.Interrupted, Failures: []failure{},
+	}
+	if d.Interrupted {
+		out.Planned, out.Resume = d.Planned, d.Resume
+	}
 	for _, g := range r.Groups() {
 		for _, o := range g.Failures {
 			f := failure{Kind: o.Plan.Kind, Verdict: o.Verdict, Cause: o.Cause, Message: o.Message, Confirmed: g.Confirmed(), Requests: excerpt(o), Faults: []string{}}
 			for _, fault := range o.Plan.Faults {
 				f.Faults = append(f.Faults, fault.String())
 			}
+			if d.Replay != nil {
+				f.Replay = d.Replay(o.Plan)
+			}
+			if files := d.Keep.Files(o); files != "" {
+				f.Log, f.Recording = files+".log", files+".jsonl"
+			}
 			out.Failures = append(out.Failures, f)
 		}
 	}
 	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(out)
 }

@@ -103,49 +103,97 @@ func TestWriteText(t *testing.T) {
 	r := small()
 	r.Outcomes[0].Notes = []string{"patch pods a: once, should be 2"}
 	r.Outcomes[2].Notes = r.Outcomes[0].Notes
+	r.Outcomes[3].Message += strings.Repeat(" and no again", 6)
 	r.retried(Outcome{Plan: r.Outcomes[3].Plan, Verdict: Passed})
-	r.Outcomes = append(r.Outcomes, Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}, Verdict: NotRun, Message: "no space"})
-	require.NoError(t, r.WriteText(&text, func(p Plan) string { return "workshop torture " + p.String() + " -- shop" }))
-	require.Equal(t, `FAULT          PLANS   PASSED   CHANGE LOST   COULD NOT BE RUN   DIED   NOT MET
-request lost   1       0        1             0                  0      0
-seeds          2       0        1             0                  1      0
-slow           3       1        0             1                  0      1
+	r.Outcomes = append(r.Outcomes,
+		Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}, Verdict: NotRun, Message: "no space"},
+		Outcome{Plan: Plan{Kind: "watch cut"}, History: &history.History{}, Verdict: NoRest, Cause: "writes", Message: "2 writes in 2s in which nothing happens"})
+	require.NoError(t, r.WriteText(&text, Details{Replay: func(p Plan) string { return "workshop torture " + p.String() + " -- shop" }}))
+	require.Equal(t, `FAULT          PLANS   PASSED   NOT MET   NOT RUN   FAILED
+request lost   1       0        0         0         1 change lost
+seeds          2       0        0         0         1 died, 1 change lost
+slow           3       1        1         1
+watch cut      1       0        0         0         1 does not come to rest
+
+NOT MET: the request or event at which the fault is aimed did not come, so these plans say nothing
+about the controller.
 
 1. change lost: Pod a-1 still runs, 20s after the start
    2 plans: request lost, seed 4
    replay: workshop torture --fault verb=delete,resource=pods,nth=1,lost=request -- shop
      TIME     VERB     RESOURCE                  OBJECT   STATUS   FAULT
-     0.000s   list     configmaps                         200      
-     0.010s   watch    pods                               200      
-     1.020s   delete   pods                      shop/a   -        request lost
-     1.030s   patch    deployments.apps/status   shop/d   200      
-     1.980s   get      pods                      shop/a   200      
-     1.980s   get      pods                      shop/a   200      
-     1.980s   get      pods                      shop/a   200      
+     0.000s   list     configmaps                         200
+     0.010s   watch    pods                               200
+     1.020s   delete   pods                      a        -        request lost
+     1.030s   patch    deployments.apps/status   d        200
+     1.980s   get      pods                      a        200
+     1.980s   get      pods                      a        200
+     1.980s   get      pods                      a        200
 
-Seen once of 2 times, so it does not count: died: it ended by itself, with exit status 2: panic: no
-   1 plan: seed 3
-   the first of them was run 2 times and failed like this once
+Not counted, as it did not come again: died: it ended by itself, with exit status 2: panic: no and
+no again and no again and no again and no again and no again and no again
+   1 plan: seed 3, which failed like this in 1 of 2 runs
    replay: workshop torture --fault verb=delete,kill=after --fault delay=1s -- shop
+
+Not counted, as it has been seen once and its plan has not been repeated: does not come to rest: 2
+writes in 2s in which nothing happens
+   1 plan: watch cut
+   replay: workshop torture  -- shop
 
 1 plan could not be run, which says nothing about the controller. The first: slow: no space
 
-Not as without faults, which may be right:
-   patch pods a: once, should be 2 (2 plans)
+Different from the baseline, which may be right:
+ - patch pods a: once, should be 2 (in 2 plans)
 
-6 plans, 2 failed; 1m23s
+7 plans, 2 failed; 1m23s
 `, text.String())
 }
 
 func TestWriteTextOfASuccess(t *testing.T) {
 	var text strings.Builder
 	r := &Report{Duration: time.Second, Outcomes: []Outcome{{Plan: Plan{Kind: "slow"}, History: &history.History{}}}}
-	require.NoError(t, r.WriteText(&text, nil))
+	require.NoError(t, r.WriteText(&text, Details{}))
 	require.Equal(t, `FAULT   PLANS   PASSED   NOT MET
 slow    1       1        0
 
 1 plan, 0 failed; 1s
 `, text.String())
+}
+
+func TestWriteTextOfAnInterruptedRun(t *testing.T) {
+	var text strings.Builder
+	r := &Report{Duration: time.Second, Outcomes: []Outcome{{Plan: Plan{Kind: "slow"}, History: &history.History{}}}}
+	require.NoError(t, r.WriteText(&text, Details{Interrupted: true, Planned: 140, Resume: "workshop torture --resume"}))
+	require.Equal(t, `FAULT   PLANS   PASSED   NOT MET
+slow    1       1        0
+
+interrupted: 1 of 140 plans were run, 0 failed; 1s
+resume: workshop torture --resume
+`, text.String())
+}
+
+func TestWriteTextIfNoPlanCouldBeRun(t *testing.T) {
+	var text strings.Builder
+	r := &Report{Outcomes: failed(NotRun, "no room")}
+	require.NoError(t, r.WriteText(&text, Details{}))
+	require.Contains(t, text.String(), "No plan could be run, so nothing is known about the controller. The first: slow: no room, they say\n")
+}
+
+// Tables and prose fit a terminal, whatever the verdicts are. Only commands, paths and single words may be longer.
+func TestWriteTextFitsATerminal(t *testing.T) {
+	r := &Report{Outcomes: small().Outcomes}
+	for _, v := range append(Verdicts, NotRun) {
+		r.Outcomes = append(r.Outcomes, failed(v, strings.Repeat("it did what it should not, ", 10))...)
+	}
+	r.Outcomes[0].Notes = []string{strings.Repeat("it did more, ", 20)}
+	var text strings.Builder
+	require.NoError(t, r.WriteText(&text, Details{}))
+	for line := range strings.SplitSeq(text.String(), "\n") {
+		if !strings.HasPrefix(line, "slow ") { // all the verdicts there are
+			require.LessOrEqual(t, len(line), reportWidth, "%s", line)
+		}
+		require.Equal(t, strings.TrimRight(line, " "), line)
+	}
 }
 
 func TestWriteJSON(t *testing.T) {
@@ -155,7 +203,7 @@ func TestWriteJSON(t *testing.T) {
 	r.Outcomes[3].History = r.Outcomes[2].History
 	r.Outcomes = r.Outcomes[:4]
 	r.retried(r.Outcomes[2])
-	require.NoError(t, r.WriteJSON(&text))
+	require.NoError(t, r.WriteJSON(&text, Details{}))
 	require.Equal(t, `{
   "plans": 4,
   "failed": 1,
@@ -174,7 +222,7 @@ func TestWriteJSON(t *testing.T) {
       "confirmed": false,
       "requests": [
         "TIME     VERB     RESOURCE   OBJECT   STATUS   FAULT",
-        "0.000s   delete   pods       shop/a   -        request lost"
+        "0.000s   delete   pods       a        -        request lost"
       ]
     },
     {
@@ -188,7 +236,7 @@ func TestWriteJSON(t *testing.T) {
       "confirmed": true,
       "requests": [
         "TIME     VERB     RESOURCE   OBJECT   STATUS   FAULT",
-        "0.000s   delete   pods       shop/a   -        request lost"
+        "0.000s   delete   pods       a        -        request lost"
       ]
     }
   ]
@@ -199,10 +247,10 @@ func TestWriteJSON(t *testing.T) {
 // Lists are never null.
 func TestWriteJSONOfNothing(t *testing.T) {
 	var text strings.Builder
-	require.NoError(t, (&Report{Outcomes: []Outcome{{History: &history.History{}}}}).WriteJSON(&text))
+	require.NoError(t, (&Report{Outcomes: []Outcome{{History: &history.History{}}}}).WriteJSON(&text, Details{}))
 	require.JSONEq(t, `{"plans":1,"failed":0,"notRun":0,"seconds":0,"failures":[]}`, text.String())
 	text.Reset()
-	require.NoError(t, (&Report{Outcomes: failed(Died, "no")}).WriteJSON(&text))
+	require.NoError(t, (&Report{Outcomes: failed(Died, "no")}).WriteJSON(&text, Details{}))
 	require.JSONEq(t, `{"plans":1,"failed":0,"notRun":0,"seconds":0,"failures":[{"kind":"slow","faults":[],"verdict":"died","cause":"no","message":"no, they say","confirmed":false,"requests":[]}]}`, text.String())
 }
 

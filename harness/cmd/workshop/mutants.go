@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/mutants"
 	"example.com/controllers/harness/torture"
 )
@@ -40,6 +41,7 @@ The exit status is 1 if a bug was not found, or for another reason.`,
 			if !guarded {
 				return rerunUnderGuard(cmd.Context())
 			}
+			guard.AwaitInterrupt()
 			results, err := mutants.Run(cmd.Context(), o)
 			if err != nil {
 				return err

@@ -5,10 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/proc"
 	"example.com/controllers/harness/torture"
 )
 
@@ -24,8 +30,13 @@ type tortureFlags struct {
 	nodes    int
 	first    bool
 	json     bool
+	dir      string
+	resume   bool
 	guarded  bool
 }
+
+// defaultNodes is how many simulated nodes the control plane of "workshop torture" has.
+const defaultNodes = 6
 
 func tortureCommand() *cobra.Command {
 	var f tortureFlags
@@ -34,21 +45,33 @@ func tortureCommand() *cobra.Command {
 		Short: "Run a controller through a scenario, again and again, with everything going wrong once",
 		Long: `Run a controller through a scenario, again and again, each time with something else going
 wrong between it and the API server: errors, lost replies, broken watches, kills. In the
-end it says what the controller did wrong, by cause, and how to replay it.
+end it reports what the controller did wrong, by cause, and how to replay it.
 
-The controller may be any program. In its arguments, {kubeconfig} becomes the path of the
-kubeconfig that it has to use, and {namespace} the namespace that the run is in. One that is
-not told a namespace and asks for all, is told of that one alone.
+The controller may be any program. In its arguments, {kubeconfig} is replaced by the path of
+the kubeconfig that it must use, and {namespace} by the namespace of the run. A controller
+that is not told its namespace and lists all of them sees that one alone.
 
   workshop torture --scenario torture.yaml -- ./my-controller --kubeconfig={kubeconfig} --namespace={namespace}
 
 The scenario is a YAML file: manifests to apply, steps, when the job is done, what must
-always hold, and what may differ from a run in which nothing goes wrong. It may also name
-a Go program to build and run. Its fields are documented in harness/torture/scenario.go. The exit status is 1 if anything failed.`,
+always hold, and what may differ from a run without faults. It may also name a Go program to
+build and run. Its fields are documented in harness/torture/scenario.go.
+
+The directory of --dir keeps the outcome of each plan and, for each plan that failed, the
+controller's log (.log), the requests as a table (.requests), and the recording (.jsonl),
+which "workshop requests" and "workshop bill" read. After Ctrl-C, the report covers the plans
+that were run, and --dir DIR --resume runs the others.
+
+Exit status:
+  0    no failure was confirmed, that is, seen twice
+  1    a failure was confirmed, no plan could be run, or torture itself failed; the output
+       says which
+  130  interrupted`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !f.guarded {
 				return rerunUnderGuard(cmd.Context())
 			}
+			guard.AwaitInterrupt()
 			return runTorture(cmd.Context(), f, args)
 		},
 	}
@@ -60,32 +83,32 @@ a Go program to build and run. Its fields are documented in harness/torture/scen
 	flags.IntVar(&f.seeds, "seeds", 0, "run so many plans of two or three faults each, drawn at random; 0: one plan for each possible fault")
 	flags.IntVar(&f.most, "most", 0, "run so many plans at most, the first of each kind before the second; 0: all")
 	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what the machine's processors and memory allow")
-	flags.IntVar(&f.nodes, "nodes", 6, "number of simulated nodes")
+	flags.IntVar(&f.nodes, "nodes", defaultNodes, "number of simulated nodes")
 	flags.BoolVar(&f.first, "first", false, "end with the first failure")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
+	flags.StringVar(&f.dir, "dir", "", "directory for the outcomes and for the logs and requests of failed plans; default: a new one among the temporary files, at the first failure")
+	flags.BoolVar(&f.resume, "resume", false, "run only the plans whose outcomes are not in --dir yet, and report on all")
 	flags.BoolVar(&f.guarded, "guarded", false, "")
 	_ = flags.MarkHidden("guarded")
 	_ = cmd.MarkFlagRequired("scenario")
 	return cmd
 }
 
-func runTorture(ctx context.Context, f tortureFlags, command []string) error {
+func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) {
 	switch {
 	case f.times < 1 || f.seeds < 0 || f.parallel < 0 || f.most < 0 || f.nodes < 1:
 		return errors.New("--times and --nodes must be 1 or more, --seeds, --most and --parallel 0 or more")
 	case len(f.faults) > 0 && f.seeds > 0:
 		return errors.New("give --fault or --seeds, not both")
+	case f.resume && f.dir == "":
+		return errors.New("--resume needs --dir, the directory of the run to resume")
 	}
 	scenario, err := torture.Read(f.scenario)
 	if err != nil {
 		return err
 	}
-	given := ""
-	if len(command) > 0 {
-		given = " -- " + strings.Join(command, " ")
-	}
-	commands := torture.Single(command...)
-	if len(command) == 0 {
+	commands := torture.Single(args...)
+	if len(args) == 0 {
 		if commands, err = scenario.Build(ctx, os.Stderr); err != nil {
 			return err
 		}
@@ -97,19 +120,146 @@ func runTorture(ctx context.Context, f tortureFlags, command []string) error {
 	if o.Faults, err = parseFaults(f.faults); err != nil {
 		return err
 	}
-	report, err := torture.Run(ctx, o)
+	keep, err := torture.OpenKeep(f.dir, scenario, commands, f.resume)
 	if err != nil {
 		return err
 	}
-	if f.json {
-		err = report.WriteJSON(os.Stdout)
-	} else {
-		err = report.WriteText(os.Stdout, func(p torture.Plan) string {
-			return fmt.Sprintf("workshop torture --scenario %s %s%s", f.scenario, p, given)
-		})
+	lab, err := torture.Open(ctx, f.nodes, os.Stderr)
+	if err != nil {
+		return errors.Join(err, keep.Close())
 	}
-	if err == nil && len(report.Failures()) > 0 {
+	defer func() {
+		closeErr := errors.Join(keep.Close(), lab.Close())
+		if status := exitStatus(0); closeErr != nil && errors.As(err, &status) { // main prints nothing then
+			fmt.Fprintln(os.Stderr, "workshop:", closeErr)
+		} else {
+			err = errors.Join(err, closeErr)
+		}
+	}()
+	report, planned, runErr := lab.RunKept(ctx, o, keep)
+	interrupted := ctx.Err() != nil
+	if report == nil || len(report.Outcomes) == 0 || runErr != nil && !interrupted {
+		return runErr
+	}
+	how := invocation()
+	d := torture.Details{
+		Replay: func(p torture.Plan) string { return how.line(f.replay(p), args) },
+		Keep:   keep, Interrupted: interrupted, Planned: planned,
+	}
+	if interrupted && keep.Flush() == nil {
+		d.Resume = how.line(f.continuation(keep.Dir()), args)
+	}
+	if f.json {
+		err = report.WriteJSON(os.Stdout, d)
+	} else {
+		err = report.WriteText(os.Stdout, d)
+	}
+	switch {
+	case err != nil:
+		return err
+	case interrupted:
+		return exitStatus(130)
+	case len(report.Failures()) > 0 || len(report.NotRun()) == len(report.Outcomes):
 		return exitStatus(1)
 	}
-	return err
+	return nil
+}
+
+// replay returns the flags that replay a plan, without those that only choose plans.
+func (f tortureFlags) replay(p torture.Plan) []string {
+	flags := f.common()
+	for _, fault := range p.Faults {
+		flags = append(flags, "--fault", fault.String())
+	}
+	return flags
+}
+
+// continuation returns the flags that resume this run.
+func (f tortureFlags) continuation(dir string) []string {
+	flags := f.common()
+	for _, fault := range f.faults {
+		flags = append(flags, "--fault", fault)
+	}
+	for _, n := range []struct {
+		flag            string
+		value, standard uint64
+	}{
+		{"--times", uint64(f.times), 1}, {"--seeds", uint64(f.seeds), 0}, {"--seed", f.seed, 1}, {"--most", uint64(f.most), 0}, {"--parallel", uint64(f.parallel), 0},
+	} {
+		if n.value != n.standard {
+			flags = append(flags, n.flag, fmt.Sprint(n.value))
+		}
+	}
+	if f.first {
+		flags = append(flags, "--first")
+	}
+	if f.json {
+		flags = append(flags, "--json")
+	}
+	return append(flags, "--dir", dir, "--resume")
+}
+
+// common returns the flags that every run of this scenario needs.
+func (f tortureFlags) common() []string {
+	flags := []string{"--scenario", f.scenario}
+	if f.nodes != defaultNodes {
+		flags = append(flags, "--nodes", fmt.Sprint(f.nodes))
+	}
+	return flags
+}
+
+// invoked is how this program was called: by make, or as a program.
+type invoked struct {
+	make    bool
+	program string
+}
+
+// invocation finds out how the program was called. A person whose PATH does not lead to it needs its path.
+func invocation() invoked {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	how := invoked{make: os.Getenv(proc.WatchVariable) != "" && os.Getenv("MAKELEVEL") != "", program: self}
+	name := filepath.Base(self)
+	if found, err := exec.LookPath(name); err == nil && sameFile(found, self) {
+		how.program = name
+	}
+	return how
+}
+
+func sameFile(a, b string) bool {
+	aInfo, aErr := os.Stat(a)
+	bInfo, bErr := os.Stat(b)
+	return aErr == nil && bErr == nil && os.SameFile(aInfo, bInfo)
+}
+
+// line returns a command for a shell that runs torture with these flags on a controller, "make torture" if this run came
+// from there. The first flag is --scenario.
+func (how invoked) line(flags, controller []string) string {
+	words := slices.Clone(flags)
+	if len(controller) > 0 {
+		words = append(append(words, "--"), controller...)
+	}
+	for i, word := range words {
+		words[i] = shellWord(word)
+	}
+	if !how.make {
+		return shellWord(how.program) + " torture " + strings.Join(words, " ")
+	}
+	// make expands $ in the values of variables.
+	forMake := func(text string) string { return shellWord(strings.ReplaceAll(text, "$", "$$")) }
+	return fmt.Sprintf("make torture SCENARIO=%s TORTURE=%s", forMake(flags[1]), forMake(strings.Join(words[2:], " ")))
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+var placeholders = strings.NewReplacer("{kubeconfig}", "kubeconfig", "{namespace}", "namespace")
+
+// shellWord quotes a word for a shell, if that is necessary.
+func shellWord(word string) string {
+	if plainWord.MatchString(placeholders.Replace(word)) { // braces without a comma are plain, too
+		return word
+	}
+	return quote(word)
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,7 +40,7 @@ func (r *repository) kubectlWatch(flags ...string) []string {
 	r.write("watch.yaml", watchPods)
 	args := append([]string{"torture", "--scenario", "watch.yaml"}, flags...)
 	return append(args, "--", filepath.Join(shared.Kubectl, "kubectl"), "get", "pods", "--watch",
-		"--kubeconfig={kubeconfig}", "--namespace={namespace}", "--cache-dir="+r.t.TempDir())
+		"--kubeconfig={kubeconfig}", "--namespace={namespace}", "--cache-dir="+filepath.Join(r.dir, "kubectl's cache"))
 }
 
 func TestTorture(t *testing.T) {
@@ -48,27 +50,105 @@ func TestTorture(t *testing.T) {
 	require.Contains(t, out, "1 plan, 0 failed; ")
 	r.requireNothingLeft()
 
-	out, status = r.workshop("", r.kubectlWatch("--fault", "verb=list,resource=pods,refuse=500")...)
-	require.Equal(t, 1, status, "%s", out)
-	require.Contains(t, out, "1. died: it ended by itself, with exit status 1: ")
-	require.Contains(t, out, "replay: workshop torture --scenario watch.yaml --fault verb=list,resource=pods,refuse=500 -- ")
-	require.Regexp(t, `list +pods +torture-\d+ +500 +refused with 500`, out)
-	require.Contains(t, out, "1 plan, 1 failed; ")
+	refused := "verb=list,resource=pods,refuse=500"
+	out, status = r.workshop("", r.kubectlWatch("--fault", refused, "--dir", "kept files")...)
+	requireDied := func() {
+		t.Helper()
+		require.Equal(t, 1, status, "%s", out)
+		require.Contains(t, out, "1. died: it exited by itself, with exit status 1: ")
+		require.Contains(t, out, " --scenario watch.yaml --fault "+refused+" -- ")
+		require.Regexp(t, `list +pods +500 +refused with 500`, out)
+		require.Contains(t, out, "1 plan, 1 failed; ")
+	}
+	requireDied()
+	require.Contains(t, out, "   log: kept files/01-died-replay.log\n   requests: kept files/01-died-replay.requests, .jsonl\n")
+	r.requireNothingLeft()
+	log, err := os.ReadFile(filepath.Join(r.dir, "kept files", "01-died-replay.log"))
+	require.NoError(t, err)
+	require.Contains(t, string(log), "Error from server")
+	table, err := os.ReadFile(filepath.Join(r.dir, "kept files", "01-died-replay.requests"))
+	require.NoError(t, err)
+	require.Regexp(t, `list +pods +torture-\d+ +500 +refused with 500`, string(table))
+	list, status := r.workshop("", "requests", "kept files/01-died-replay.jsonl")
+	require.Zero(t, status)
+	require.Equal(t, string(table), list)
+
+	// A replay line can be pasted as it stands. Without --dir, there is a new directory.
+	_, line, _ := strings.Cut(out, "\n   replay: ")
+	line, _, _ = strings.Cut(line, "\n")
+	shell := r.command()
+	shell.Path, shell.Args = "/bin/sh", []string{"sh", "-c", line}
+	text, err := shell.CombinedOutput()
+	require.Error(t, err)
+	out, status = string(text), shell.ProcessState.ExitCode()
+	requireDied()
+	require.Contains(t, out, "are in "+r.temp+"/workshop-torture-2")
+	r.removeKept()
 	r.requireNothingLeft()
 
 	cmd := r.command(r.kubectlWatch("--fault", "verb=list,resource=pods,refuse=500", "--times", "3", "--json")...)
-	text, err := cmd.Output()
+	text, err = cmd.Output()
 	require.Error(t, err)
 	var report struct {
 		Plans, Failed int
-		Failures      []struct{ Verdict string }
+		Failures      []struct{ Verdict, Replay, Log, Recording string }
 	}
 	require.NoError(t, json.Unmarshal(text, &report), "%s", text)
 	require.Equal(t, 3, report.Plans)
 	require.Equal(t, 3, report.Failed)
 	for _, failure := range report.Failures {
 		require.Equal(t, "died", failure.Verdict)
+		require.FileExists(t, failure.Log)
+		require.FileExists(t, failure.Recording)
+		require.Contains(t, failure.Replay, " torture --scenario watch.yaml --fault "+refused+" -- ")
 	}
+	r.removeKept()
+	r.requireNothingLeft()
+}
+
+// removeKept removes the one directory in which a run without --dir has kept its outcomes.
+func (r *repository) removeKept() {
+	r.t.Helper()
+	kept, err := filepath.Glob(filepath.Join(r.temp, "workshop-torture-*"))
+	require.NoError(r.t, err)
+	require.Len(r.t, kept, 1)
+	require.FileExists(r.t, filepath.Join(kept[0], "outcomes.jsonl"))
+	require.NoError(r.t, os.RemoveAll(kept[0]))
+}
+
+// Ctrl-C prints what is known, and a command that runs the rest.
+func TestTortureIsInterruptedAndResumed(t *testing.T) {
+	r := newRepository(t, "$ true")
+	cmd := r.command(r.kubectlWatch("--fault", "verb=watch,late=1s", "--times", "5", "--parallel", "2")...)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	progress, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(progress)
+	for lines.Scan() && !strings.Contains(lines.Text(), "plans done") {
+	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	var after strings.Builder
+	for lines.Scan() {
+		after.WriteString(lines.Text() + "\n")
+	}
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s%s", out.String(), after.String())
+	require.Regexp(t, `(?m)^replay +[1-4] +[1-4] +0$`, out.String())
+	require.Regexp(t, `(?m)^interrupted: [1-4] of 5 plans were run, 0 failed; `, out.String())
+	require.Equal(t, 1, strings.Count(out.String()+after.String(), "interrupted"), "%s%s", out.String(), after.String())
+
+	_, line, _ := strings.Cut(out.String(), "resume: ")
+	require.Contains(t, line, " --dir "+r.temp+"/workshop-torture-2")
+	shell := r.command()
+	shell.Path, shell.Args = "/bin/sh", []string{"sh", "-c", line}
+	text, err := shell.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Regexp(t, `torture: \d plans? ha(s|ve) been run already`, string(text))
+	require.NotContains(t, string(text), " of 5 plans done", "the others only")
+	require.Contains(t, string(text), "\n5 plans, 0 failed; ")
+	r.removeKept()
 	r.requireNothingLeft()
 }
 
@@ -78,22 +158,28 @@ func TestTortureWrongInput(t *testing.T) {
 	r.write("empty.yaml", "{}")
 	r.write("never.yaml", strings.Replace(watchPods, "says: [web]", "says: [never]\n", 1))
 	r.write("watch.yaml", strings.Replace(watchPods, "patience: 10s", "patience: 3s", 1))
+	r.write("other/outcomes.jsonl", `{"scenario":"7","program":"7","arguments":"7"}`+"\n")
 	for name, c := range map[string]struct {
 		args []string
 		want string
 	}{
-		"no scenario":             {[]string{"torture", "--", "true"}, `required flag(s) "scenario" not set`},
-		"a missing scenario":      {[]string{"torture", "--scenario", "nowhere.yaml", "--", "true"}, "read the scenario: open nowhere.yaml"},
-		"a broken scenario":       {[]string{"torture", "--scenario", "broken.yaml", "--", "true"}, "read the scenario broken.yaml: "},
-		"an empty scenario":       {[]string{"torture", "--scenario", "empty.yaml", "--", "true"}, "resources is empty; name what counts"},
-		"no controller":           {[]string{"torture", "--scenario", "watch.yaml"}, "there is no controller in the scenario, so give its command after --"},
-		"a missing controller":    {[]string{"torture", "--scenario", "watch.yaml", "--", "no-such-program"}, "the controller: exec: \"no-such-program\""},
-		"a fault that is none":    {[]string{"torture", "--scenario", "watch.yaml", "--fault", "verb=get", "--", "true"}, "it does not say what is to go wrong"},
-		"faults and seeds":        {[]string{"torture", "--scenario", "watch.yaml", "--fault", "delay=1s", "--seeds", "3", "--", "true"}, "give --fault or --seeds, not both"},
-		"a number too low":        {[]string{"torture", "--scenario", "watch.yaml", "--times", "0", "--", "true"}, "--times and --nodes must be 1 or more"},
-		"a controller that ends":  {[]string{"torture", "--scenario", "watch.yaml", "--", "false"}, "with nothing going wrong, the controller fails: died"},
-		"one that asks nothing":   {[]string{"torture", "--scenario", "watch.yaml", "--", "sh", "-c", "echo I wait; exec sleep 1000"}, "the controller has made no request through the proxy. It must use the kubeconfig that it is given"},
-		"one that does not do it": {append([]string{"torture", "--scenario", "never.yaml"}, r.kubectlWatch()[3:]...), `change lost: it does not say "never"`},
+		"no scenario":              {[]string{"torture", "--", "true"}, `required flag(s) "scenario" not set`},
+		"a missing scenario":       {[]string{"torture", "--scenario", "nowhere.yaml", "--", "true"}, "read the scenario: open nowhere.yaml"},
+		"a broken scenario":        {[]string{"torture", "--scenario", "broken.yaml", "--", "true"}, "read the scenario broken.yaml: "},
+		"an empty scenario":        {[]string{"torture", "--scenario", "empty.yaml", "--", "true"}, "resources is empty; name those whose objects count"},
+		"no controller":            {[]string{"torture", "--scenario", "watch.yaml"}, "the scenario names no controller; give its command after --"},
+		"a missing controller":     {[]string{"torture", "--scenario", "watch.yaml", "--", "no-such-program"}, "the controller: exec: \"no-such-program\""},
+		"a fault that is none":     {[]string{"torture", "--scenario", "watch.yaml", "--fault", "verb=get", "--", "true"}, "it does not say what is to go wrong"},
+		"faults and seeds":         {[]string{"torture", "--scenario", "watch.yaml", "--fault", "delay=1s", "--seeds", "3", "--", "true"}, "give --fault or --seeds, not both"},
+		"a number too low":         {[]string{"torture", "--scenario", "watch.yaml", "--times", "0", "--", "true"}, "--times and --nodes must be 1 or more"},
+		"a controller that ends":   {[]string{"torture", "--scenario", "watch.yaml", "--", "false"}, "the controller fails without faults: died"},
+		"one that asks nothing":    {[]string{"torture", "--scenario", "watch.yaml", "--", "sh", "-c", "echo I wait; exec sleep 1000"}, "the controller has sent no request through the proxy. It must use the kubeconfig that it is given"},
+		"nothing to resume":        {r.kubectlWatch("--dir", "new", "--resume"), "new has no outcomes to resume (no outcomes.jsonl); leave out --resume"},
+		"another scenario":         {r.kubectlWatch("--dir", "other", "--resume"), "the outcomes in other are those of another scenario, or this one or its manifests have been changed since"},
+		"a directory that is used": {r.kubectlWatch("--dir", "other"), "other has the outcomes of an earlier run; give --resume to go on with it"},
+		"a file as directory":      {r.kubectlWatch("--dir", "watch.yaml"), "create the directory for the outcomes: mkdir watch.yaml: not a directory"},
+		"--resume without --dir":   {r.kubectlWatch("--resume"), "--resume needs --dir"},
+		"one that does not do it":  {append([]string{"torture", "--scenario", "never.yaml"}, r.kubectlWatch()[3:]...), `change lost: it has not printed "never"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, status := r.workshop("", c.args...)
@@ -102,6 +188,25 @@ func TestTortureWrongInput(t *testing.T) {
 			r.requireNothingLeft()
 		})
 	}
+}
+
+func TestReplayLines(t *testing.T) {
+	flags := []string{"--scenario", "my scenario.yaml", "--fault", "verb=delete,nth=2,refuse=500"}
+	controller := []string{"./run", "--kubeconfig={kubeconfig}", "it's $HOME"}
+	require.Equal(t, `workshop torture --scenario 'my scenario.yaml' --fault verb=delete,nth=2,refuse=500 -- ./run --kubeconfig={kubeconfig} 'it'\''s $HOME'`,
+		invoked{program: "workshop"}.line(flags, controller))
+	require.Equal(t, `'/home/a b/workshop' torture --scenario 'my scenario.yaml' --fault verb=delete,nth=2,refuse=500`,
+		invoked{program: "/home/a b/workshop"}.line(flags, nil))
+	flags[1] = "03/scenario.yaml"
+	require.Equal(t, `make torture SCENARIO=03/scenario.yaml TORTURE='--fault verb=delete,nth=2,refuse=500'`, invoked{make: true}.line(flags, nil))
+
+	// What make passes on is what was meant.
+	makefile := filepath.Join(t.TempDir(), "Makefile")
+	require.NoError(t, os.WriteFile(makefile, []byte("torture:\n\t@printf '%s\\n' torture --scenario \"$(SCENARIO)\" $(TORTURE)\n"), 0o600))
+	line := strings.Replace(invoked{make: true}.line(flags, controller), "make ", "make -f "+makefile+" ", 1)
+	out, err := exec.Command("sh", "-c", line).Output()
+	require.NoError(t, err)
+	require.Equal(t, strings.Join(append(append([]string{"torture"}, flags...), append([]string{"--"}, controller...)...), "\n")+"\n", string(out))
 }
 
 // However torture ends, the controllers and the control planes end with it.
@@ -135,7 +240,11 @@ func TestTortureEndsHoweverItIsEnded(t *testing.T) {
 				require.Equal(t, 130, cmd.ProcessState.ExitCode())
 			}
 			require.Eventually(t, func() bool { return !running() }, time.Minute, 20*time.Millisecond, "a controller is left")
-			r.requireNothingLeft()
+			// Only the outcomes may be left, with which the run can be resumed.
+			require.Eventually(t, func() bool {
+				left, err := os.ReadDir(r.temp)
+				return err == nil && !slices.ContainsFunc(left, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), "workshop-torture-") })
+			}, time.Minute, 20*time.Millisecond, "something is left in %s", r.temp)
 		})
 	}
 }

@@ -1,0 +1,482 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/history"
+)
+
+// outcomesFile is the name of the file with the outcomes in the directory of a [Keep]. Its first line is an [identity],
+// and each further line a [keptOutcome].
+const outcomesFile = "outcomes.jsonl"
+
+// Keep stores the outcomes of a Run in a directory, so that an interrupted one can be resumed, and for each plan that
+// failed the controller's log and the requests.
+//
+//   - An outcome that has been stored is never changed; a run that resumes another one appends to it.
+//   - A directory holds the outcomes of one scenario and one build of the controller, with the same arguments.
+//   - After a failure to write, nothing more is stored, and [Keep.Err] says why. The Run goes on.
+type Keep struct {
+	dir      string // "" until the temporary directory is needed
+	identity identity
+	waiting  []keptOutcome // those that are not in the file, because there is no directory yet
+	file     *os.File      // outcomesFile, open for appending; nil until there is a directory
+	earlier  []Outcome     // those that were in the file when it was opened
+	failed   int           // plans with files of their own; numbers these files
+	// names are the names, without extension, of the files of a failed plan, by its recording, which no two plans share.
+	names map[*history.History]string
+	err   error
+}
+
+// identity tells what the outcomes in a directory belong to. Each field is a hash.
+type identity struct {
+	Scenario  string `json:"scenario"` // of its file, and of its manifests
+	Program   string `json:"program"`
+	Arguments string `json:"arguments"`
+}
+
+// keptOutcome is an [Outcome] as a line of JSON. Its log and recording are in files.
+type keptOutcome struct {
+	Kind     string    `json:"kind"`
+	Faults   []string  `json:"faults"`
+	Verdict  Verdict   `json:"verdict"` // "" for a plan that passed
+	Cause    string    `json:"cause,omitempty"`
+	Message  string    `json:"message,omitempty"`
+	Notes    []string  `json:"notes,omitempty"`
+	NotMet   bool      `json:"notMet,omitempty"`
+	FailedAt time.Time `json:"failedAt,omitzero"`
+	Seconds  float64   `json:"seconds"`
+	Files    string    `json:"files,omitempty"` // their name without extension; "" for a plan that passed
+}
+
+// OpenKeep prepares a directory for the outcomes of a scenario and its programs. If dir is "", it is a new one below
+// [os.TempDir], which is created when a plan has failed, or by [Keep.Flush]. With resume, dir must have the outcomes of
+// an earlier run of the same scenario and programs; without, it must have none.
+func OpenKeep(dir string, scenario *Scenario, commands Commands, resume bool) (*Keep, error) {
+	k := &Keep{names: map[*history.History]string{}}
+	var err error
+	if k.identity, err = identify(scenario, commands); err != nil {
+		return nil, err
+	}
+	switch {
+	case dir == "":
+		return k, nil
+	case resume:
+		err = k.resume(dir)
+	default:
+		err = k.begin(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Dir returns the directory; "" if there is none yet.
+func (k *Keep) Dir() string { return k.dir }
+
+// Err returns why outcomes could not be stored, or nil.
+func (k *Keep) Err() error { return k.err }
+
+// Close closes the file of the outcomes. It returns Err.
+func (k *Keep) Close() error {
+	if k.file != nil {
+		k.fail(k.file.Close())
+	}
+	return k.err
+}
+
+// Files returns the path, without extension, of a failed plan's files: .log has the output of the controller, .requests
+// the requests as a table, and .jsonl the recording. It returns "" if there are none.
+func (k *Keep) Files(o Outcome) string {
+	if k == nil || k.names[o.History] == "" {
+		return ""
+	}
+	return filepath.Join(k.dir, k.names[o.History])
+}
+
+// Add stores an outcome. It is for [Options.Finished].
+func (k *Keep) Add(o Outcome) {
+	if k.err != nil {
+		return
+	}
+	kept := keptOutcome{
+		Kind: o.Plan.Kind, Faults: []string{}, Verdict: o.Verdict, Cause: o.Cause, Message: o.Message, Notes: o.Notes, NotMet: o.NotMet,
+		FailedAt: o.FailedAt, Seconds: o.Duration.Seconds(),
+	}
+	for _, f := range o.Plan.Faults {
+		kept.Faults = append(kept.Faults, f.String())
+	}
+	if o.Verdict != Passed {
+		if err := k.open(); err != nil {
+			k.fail(err)
+			return
+		}
+		k.failed++
+		kept.Files = fmt.Sprintf("%02d-%s-%s", k.failed, slug(string(o.Verdict)), slug(o.Plan.Kind))
+		if err := k.writeFiles(kept.Files, o); err != nil {
+			k.fail(err)
+			return
+		}
+		k.names[o.History] = kept.Files
+	}
+	k.waiting = append(k.waiting, kept)
+	if k.file != nil {
+		k.fail(k.write())
+	}
+}
+
+// Flush creates the temporary directory, if there is none yet and anything to store in it.
+func (k *Keep) Flush() error {
+	if k.err == nil && len(k.waiting) > 0 {
+		err := k.open()
+		if err == nil {
+			err = k.write()
+		}
+		k.fail(err)
+	}
+	return k.err
+}
+
+func (k *Keep) fail(err error) {
+	if err == nil || k.err != nil {
+		return
+	}
+	where := k.dir
+	if where == "" {
+		where = os.TempDir()
+	}
+	k.err = fmt.Errorf("keep the outcomes in %s: %w", where, err)
+}
+
+// open creates a temporary directory, unless there is a directory already.
+func (k *Keep) open() error {
+	if k.file != nil {
+		return nil
+	}
+	base := filepath.Join(os.TempDir(), "workshop-torture-"+time.Now().Format("20060102-150405"))
+	dir := base
+	for n := 2; ; n++ {
+		err := os.Mkdir(dir, 0o700)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		dir = fmt.Sprintf("%s-%d", base, n)
+	}
+	return k.begin(dir)
+}
+
+// begin creates the file of the outcomes.
+func (k *Keep) begin(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create the directory for the outcomes: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, outcomesFile), os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s has the outcomes of an earlier run; give --resume to go on with it, or another directory", dir)
+	}
+	if err != nil {
+		return fmt.Errorf("create the file for the outcomes: %w", err)
+	}
+	k.dir, k.file = dir, file
+	if err := k.append(k.identity); err != nil {
+		// An empty file would be in the way of the next attempt.
+		return errors.Join(fmt.Errorf("create the file for the outcomes: %w", err), os.Remove(file.Name()))
+	}
+	return nil
+}
+
+// resume reads the outcomes of an earlier run.
+func (k *Keep) resume(dir string) error {
+	path := filepath.Join(dir, outcomesFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s has no outcomes to resume (no %s); leave out --resume to begin a run there", dir, outcomesFile)
+	}
+	if err != nil {
+		return fmt.Errorf("read the outcomes of the earlier run: %w", err)
+	}
+	// The earlier run may have been killed while it wrote its last line.
+	complete := text[:bytes.LastIndexByte(text, '\n')+1]
+	lines := bytes.Split(bytes.TrimSuffix(complete, []byte("\n")), []byte("\n"))
+	var of identity
+	if err := json.Unmarshal(lines[0], &of); err != nil || of.Scenario == "" {
+		return fmt.Errorf("%s is not a file of outcomes: its first line does not name a scenario", path)
+	}
+	switch {
+	case of.Scenario != k.identity.Scenario:
+		return fmt.Errorf("the outcomes in %s are those of another scenario, or this one or its manifests have been changed since; begin a new run", dir)
+	case of.Arguments != k.identity.Arguments:
+		return fmt.Errorf("the outcomes in %s are those of a controller with other arguments; begin a new run", dir)
+	case of.Program != k.identity.Program:
+		return fmt.Errorf("the outcomes in %s are those of another build of the controller; begin a new run", dir)
+	}
+	k.dir = dir
+	for i, line := range lines[1:] {
+		o, err := k.readOutcome(line)
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", path, i+2, err)
+		}
+		k.earlier = append(k.earlier, o)
+	}
+	if k.file, err = os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0); err == nil {
+		err = k.file.Truncate(int64(len(complete)))
+	}
+	if err != nil {
+		return fmt.Errorf("go on writing outcomes: %w", err)
+	}
+	return nil
+}
+
+func (k *Keep) readOutcome(line []byte) (Outcome, error) {
+	var kept keptOutcome
+	if err := json.Unmarshal(line, &kept); err != nil {
+		return Outcome{}, err
+	}
+	o := Outcome{
+		Plan: Plan{Kind: kept.Kind}, Verdict: kept.Verdict, Cause: kept.Cause, Message: kept.Message, Notes: kept.Notes, NotMet: kept.NotMet,
+		FailedAt: kept.FailedAt, Duration: time.Duration(kept.Seconds * float64(time.Second)), History: &history.History{},
+	}
+	for _, text := range kept.Faults {
+		fault, err := apiproxy.ParseFault(text)
+		if err != nil {
+			return o, err
+		}
+		o.Plan.Faults = append(o.Plan.Faults, fault)
+	}
+	if kept.Files == "" {
+		return o, nil
+	}
+	k.failed++
+	if filepath.Base(kept.Files) != kept.Files {
+		return o, fmt.Errorf("%q is not the name of a file in this directory", kept.Files)
+	}
+	path := filepath.Join(k.dir, kept.Files)
+	log, err := os.ReadFile(path + ".log")
+	if err == nil {
+		o.Log = string(log)
+		var h *history.History
+		if h, err = history.ReadFile(path + ".jsonl"); err == nil {
+			o.History = h
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) { // it has been deleted; the outcome counts all the same
+		return o, nil
+	}
+	k.names[o.History] = kept.Files
+	return o, err
+}
+
+// write appends the outcomes that are waiting to the file.
+func (k *Keep) write() error {
+	for len(k.waiting) > 0 {
+		if err := k.append(k.waiting[0]); err != nil {
+			return err
+		}
+		k.waiting = k.waiting[1:]
+	}
+	return nil
+}
+
+// append writes a line with a single call, so that a line is incomplete only if it is the last one.
+func (k *Keep) append(line any) error {
+	text, err := json.Marshal(line)
+	if err == nil {
+		_, err = k.file.Write(append(text, '\n'))
+	}
+	return err
+}
+
+func (k *Keep) writeFiles(name string, o Outcome) error {
+	path := filepath.Join(k.dir, name)
+	var table, recording bytes.Buffer
+	if err := o.History.WriteRequests(&table); err != nil {
+		return err
+	}
+	for _, q := range o.History.Requests {
+		if err := history.Write(&recording, history.Record{Request: &q}); err != nil {
+			return err
+		}
+	}
+	for _, e := range o.History.Events {
+		if err := history.Write(&recording, history.Record{Event: &e}); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		os.WriteFile(path+".log", []byte(o.Log), 0o600),
+		os.WriteFile(path+".requests", table.Bytes(), 0o600),
+		os.WriteFile(path+".jsonl", recording.Bytes(), 0o600),
+	)
+}
+
+var notInSlug = regexp.MustCompile(`[^a-z0-9]+`)
+
+// slug turns text into a part of a file's name.
+func slug(text string) string {
+	const limit = 60
+	text = strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(text), "-"), "-")
+	return text[:min(limit, len(text))]
+}
+
+// identify returns what the outcomes of a scenario and its programs belong to.
+func identify(s *Scenario, commands Commands) (id identity, err error) {
+	hash, arguments := sha256.New(), sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(commands)) {
+		command, err := lookUp(commands[name])
+		if err != nil {
+			return id, err
+		}
+		if err := hashFile(hash, command[0]); err != nil {
+			return id, fmt.Errorf("program %s: %w", name, err)
+		}
+		fmt.Fprintf(arguments, "%q\n", append([]string{name}, command[1:]...))
+	}
+	id.Program, id.Arguments = fmt.Sprintf("%x", hash.Sum(nil)), fmt.Sprintf("%x", arguments.Sum(nil))
+	hash.Reset()
+	for _, file := range append([]string{s.path}, s.manifestPaths()...) {
+		err := filepath.WalkDir(file, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			return hashFile(hash, path)
+		})
+		if err != nil {
+			return id, fmt.Errorf("the scenario: %w", err)
+		}
+	}
+	id.Scenario = fmt.Sprintf("%x", hash.Sum(nil))
+	return id, nil
+}
+
+func (s *Scenario) manifestPaths() (paths []string) {
+	for _, name := range s.Manifests {
+		paths = append(paths, s.file(name))
+	}
+	return paths
+}
+
+// hashFile adds the size and the content of a file to a hash. If path is a symbolic link, it follows it.
+func hashFile(hash io.Writer, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || info.IsDir() {
+		return err
+	}
+	fmt.Fprintf(hash, "%d\n", info.Size())
+	_, err = io.Copy(hash, file)
+	return err
+}
+
+// RunKept is like [Lab.Run]. It stores the outcomes in k and does not run plans again whose outcomes are there already;
+// the report covers both. planned is how many plans there are altogether, or 0 if it ended before that was known.
+//
+// A plan that could not be run earlier is run now. A failure that was seen only once earlier is repeated.
+func (l *Lab) RunKept(ctx context.Context, o Options, k *Keep) (report *Report, planned int, err error) {
+	var earlier []Outcome
+	done := map[string]int{}
+	for _, outcome := range k.earlier {
+		if outcome.Verdict != NotRun {
+			earlier = append(earlier, outcome)
+			done[outcome.Plan.Key()]++
+		}
+	}
+	if len(earlier) > 0 && o.Progress != nil {
+		fmt.Fprintf(o.Progress, "torture: %s been run already; their outcomes are in %s\n", count(len(earlier), "plan has", "plans have"), k.dir)
+	}
+	next := o
+	next.Skip = maps.Clone(o.Skip)
+	if next.Skip == nil {
+		next.Skip = map[string]bool{}
+	}
+	for key := range done {
+		next.Skip[key] = true
+	}
+	if len(o.Faults) > 0 && len(o.Plans) == 0 { // the same plan, several times
+		plan := o.plans(nil)[0]
+		next.Replays = max(1, o.Replays) - done[plan.Key()]
+		if next.Replays > 0 {
+			delete(next.Skip, plan.Key())
+		}
+	}
+	next.Finished = func(outcome Outcome) {
+		before := k.err
+		k.Add(outcome)
+		if k.err != nil && before == nil && o.Progress != nil {
+			fmt.Fprintf(o.Progress, "torture: %v; the run goes on, but nothing more is kept\n", k.err)
+		}
+		if o.Finished != nil {
+			o.Finished(outcome)
+		}
+	}
+	report, err = l.Run(ctx, next)
+	if report == nil || report.Baseline == nil {
+		return report, 0, err
+	}
+	planned = len(earlier)
+	for _, plan := range next.plans(report.Baseline.History) {
+		if !next.Skip[plan.Key()] {
+			planned++
+		}
+	}
+	report.Outcomes = append(earlier, report.Outcomes...)
+	if err == nil && !o.FirstOnly {
+		err = l.confirmEarlier(ctx, o, report, len(earlier))
+	}
+	return report, planned, err
+}
+
+// confirmEarlier repeats the failures that were seen only once, if that was among the first outcomes: Run repeats only its
+// own.
+func (l *Lab) confirmEarlier(ctx context.Context, o Options, report *Report, earlier int) error {
+	first := map[*history.History]bool{}
+	for _, outcome := range report.Outcomes[:earlier] {
+		first[outcome.History] = true
+	}
+	var repeat []Plan
+	for _, g := range report.Groups() {
+		if !g.Confirmed() && first[g.Failures[0].History] {
+			for range maxRetries {
+				repeat = append(repeat, g.Failures[0].Plan)
+			}
+		}
+	}
+	if len(repeat) == 0 {
+		return nil
+	}
+	begin := time.Now()
+	o.Plans, o.Baseline, o.Skip, o.Finished = repeat, report.Baseline, nil, nil
+	again, err := l.Run(ctx, o)
+	if again != nil {
+		for _, outcome := range again.Outcomes {
+			report.retried(outcome)
+		}
+		for key, verdicts := range again.Retried {
+			report.Retried[key] = append(report.Retried[key], verdicts...)
+		}
+	}
+	report.Duration += time.Since(begin)
+	return err
+}

@@ -1,0 +1,209 @@
+package torture
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/history"
+)
+
+const keptScenario = `
+manifests: [manifests]
+resources: [pods]
+steps: []
+converged: [{rule: "true"}]
+`
+
+// keptWorld is a directory with a scenario, its manifests and a program.
+func keptWorld(t *testing.T) (dir string, read func() *Scenario) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range map[string]string{"scenario.yaml": keptScenario, "manifests/pod.yaml": "kind: Pod\n", "program": "#!/bin/sh\n"} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o700))
+	}
+	return dir, func() *Scenario {
+		s, err := Read(filepath.Join(dir, "scenario.yaml"))
+		require.NoError(t, err)
+		return s
+	}
+}
+
+func TestKeep(t *testing.T) {
+	dir, read := keptWorld(t)
+	command := []string{filepath.Join(dir, "program"), "--kubeconfig={kubeconfig}"}
+	kept := filepath.Join(dir, "kept")
+	k, err := OpenKeep(kept, read(), Single(command...), false)
+	require.NoError(t, err)
+	outcomes := small().Outcomes[:4]
+	for i := range outcomes {
+		outcomes[i].Duration, outcomes[i].Notes = time.Second, []string{"a note"}
+	}
+	for i := range outcomes[2].History.Requests {
+		outcomes[2].History.Requests[i].ID = int64(i) + 1 // by which a recording tells them apart
+	}
+	outcomes[2].Log, outcomes[2].FailedAt = "I1122 failed\n", time.Unix(1e9, 0).UTC()
+	outcomes[2].History.Events = []history.Event{{Request: 3, Type: "ADDED", Resource: "pods"}}
+	for _, o := range outcomes {
+		k.Add(o)
+	}
+	require.Empty(t, k.Files(outcomes[0]), "it has passed")
+	require.Equal(t, filepath.Join(kept, "01-change-lost-request-lost"), k.Files(outcomes[2]))
+	require.Equal(t, filepath.Join(kept, "02-died-seed-3"), k.Files(outcomes[3]))
+	require.NoError(t, k.Close())
+	log, err := os.ReadFile(k.Files(outcomes[2]) + ".log")
+	require.NoError(t, err)
+	require.Equal(t, "I1122 failed\n", string(log))
+	table, err := os.ReadFile(k.Files(outcomes[2]) + ".requests")
+	require.NoError(t, err)
+	require.Regexp(t, `delete +pods +shop/a +- +request lost`, string(table))
+
+	// What was read is what was stored.
+	file, err := os.OpenFile(filepath.Join(kept, outcomesFile), os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = file.WriteString(`{"kind":"slow","fau`) // killed while it wrote this
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	again, err := OpenKeep(kept, read(), Single(command...), true)
+	require.NoError(t, err)
+	require.Len(t, again.earlier, 4)
+	for i, o := range outcomes {
+		require.Equal(t, o.Plan.Key(), again.earlier[i].Plan.Key())
+		require.Equal(t, k.Files(o), again.Files(again.earlier[i]))
+		require.Equal(t, excerpt(o), excerpt(again.earlier[i]))
+		o.History, o.Plan = again.earlier[i].History, again.earlier[i].Plan // compared above
+		require.Equal(t, o, again.earlier[i])
+	}
+	require.Len(t, again.earlier[2].History.Events, 1)
+	again.Add(outcomes[3])
+	require.NoError(t, again.Close())
+	third, err := OpenKeep(kept, read(), Single(command...), true)
+	require.NoError(t, err)
+	require.Len(t, third.earlier, 5)
+	require.Equal(t, filepath.Join(kept, "03-died-seed-3"), third.Files(third.earlier[4]), "each has files of its own")
+	require.NoError(t, third.Close())
+}
+
+// Without a directory of the caller's, there is one if it is needed.
+func TestKeepInATemporaryDirectory(t *testing.T) {
+	dir, read := keptWorld(t)
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	k, err := OpenKeep("", read(), Single(filepath.Join(dir, "program")), false)
+	require.NoError(t, err)
+	k.Add(Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}})
+	require.Empty(t, k.Dir())
+	k.Add(failed(Died, "a")[0])
+	require.True(t, strings.HasPrefix(k.Dir(), filepath.Join(temp, "workshop-torture-2")), k.Dir())
+	require.NoError(t, k.Close())
+	text, err := os.ReadFile(filepath.Join(k.Dir(), outcomesFile))
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(string(text), "\n"), "all outcomes, not only the failure's: %s", text)
+
+	second, err := OpenKeep("", read(), Single(filepath.Join(dir, "program")), false)
+	require.NoError(t, err)
+	require.NoError(t, second.Flush())
+	require.Empty(t, second.Dir(), "there is nothing to keep")
+	second.Add(Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}})
+	require.NoError(t, second.Flush())
+	require.NotEmpty(t, second.Dir())
+	require.NotEqual(t, k.Dir(), second.Dir())
+	require.NoError(t, second.Close())
+}
+
+func TestKeepWrongInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, dir string)
+		resume bool
+		want   string
+	}{
+		"nothing to resume":  {func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(filepath.Join(dir, "kept"))) }, true, "kept has no outcomes to resume (no outcomes.jsonl)"},
+		"a directory in use": {func(*testing.T, string) {}, false, "kept has the outcomes of an earlier run; give --resume"},
+		"another scenario": {func(t *testing.T, dir string) { overwrite(t, dir, "scenario.yaml", keptScenario+"quiet: 3s\n") }, true,
+			"are those of another scenario, or this one or its manifests have been changed since"},
+		"other manifests":  {func(t *testing.T, dir string) { overwrite(t, dir, "manifests/pod.yaml", "kind: Pot\n") }, true, "are those of another scenario, or this one or its manifests"},
+		"another build":    {func(t *testing.T, dir string) { overwrite(t, dir, "program", "#!/bin/bash\n") }, true, "are those of another build of the controller"},
+		"no outcomes file": {func(t *testing.T, dir string) { overwrite(t, dir, "kept/outcomes.jsonl", "x\n") }, true, "is not a file of outcomes"},
+		"an empty file":    {func(t *testing.T, dir string) { overwrite(t, dir, "kept/outcomes.jsonl", "") }, true, "is not a file of outcomes"},
+		"a broken line": {func(t *testing.T, dir string) {
+			text, err := os.ReadFile(filepath.Join(dir, "kept/outcomes.jsonl"))
+			require.NoError(t, err)
+			overwrite(t, dir, "kept/outcomes.jsonl", string(text)+"x\n")
+		}, true, "outcomes.jsonl:3: invalid character 'x'"},
+		"not a directory": {func(t *testing.T, dir string) {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "kept")))
+			overwrite(t, dir, "kept", "")
+		}, false, "create the directory for the outcomes: mkdir "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, read := keptWorld(t)
+			command := []string{filepath.Join(dir, "program")}
+			k, err := OpenKeep(filepath.Join(dir, "kept"), read(), Single(command...), false)
+			require.NoError(t, err)
+			k.Add(Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}})
+			require.NoError(t, k.Close())
+			c.change(t, dir)
+			_, err = OpenKeep(filepath.Join(dir, "kept"), read(), Single(command...), c.resume)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	t.Run("other arguments", func(t *testing.T) {
+		dir, read := keptWorld(t)
+		k, err := OpenKeep(filepath.Join(dir, "kept"), read(), Single(filepath.Join(dir, "program")), false)
+		require.NoError(t, err)
+		require.NoError(t, k.Close())
+		_, err = OpenKeep(filepath.Join(dir, "kept"), read(), Single(filepath.Join(dir, "program"), "--workers=2"), true)
+		require.ErrorContains(t, err, "are those of a controller with other arguments")
+	})
+}
+
+func overwrite(t *testing.T, dir, name, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
+}
+
+// A failure to write is reported once and ends the keeping, not the run.
+func TestKeepOnAFullDisk(t *testing.T) {
+	dir, read := keptWorld(t)
+	kept := filepath.Join(dir, "kept")
+	k, err := OpenKeep(kept, read(), Single(filepath.Join(dir, "program")), false)
+	require.NoError(t, err)
+	if runtime.GOOS == "linux" {
+		require.NoError(t, k.file.Close())
+		k.file, err = os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		require.NoError(t, err)
+		k.Add(Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}})
+		require.EqualError(t, k.Err(), "keep the outcomes in "+kept+": write /dev/full: no space left on device")
+		k.err = nil
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(kept, "01-died-slow.log"), 0o700))
+	k.Add(failed(Died, "a")[0])
+	require.ErrorContains(t, k.Err(), "keep the outcomes in "+kept+": open ")
+	first := k.Err()
+	k.Add(failed(Died, "a")[0])
+	require.Equal(t, first, k.Err())
+	require.Equal(t, first, k.Close())
+}
+
+func TestSlug(t *testing.T) {
+	require.Equal(t, "answered-500-for-a-while", slug("answered 500, for a while!"))
+	require.LessOrEqual(t, len(slug(strings.Repeat("a", 200))), 60)
+}
+
+// Faults survive being written and read.
+func TestKeptFaults(t *testing.T) {
+	k := &Keep{names: map[*history.History]string{}}
+	o, err := k.readOutcome([]byte(`{"kind":"slow","faults":["verb=delete,resource=pods,nth=2,lost=reply"],"verdict":""}`))
+	require.NoError(t, err)
+	require.Equal(t, []apiproxy.Fault{{Match: apiproxy.Match{Verb: "delete", Resource: "pods", From: 2, To: 2}, Effect: apiproxy.Effect{Lost: apiproxy.LostReply}}}, o.Plan.Faults)
+	_, err = k.readOutcome([]byte(`{"kind":"slow","faults":[],"verdict":"died","files":"../x"}`))
+	require.ErrorContains(t, err, `"../x" is not the name of a file`)
+}
