@@ -171,23 +171,54 @@ func (s *Stage) Open(ctx context.Context) error {
 
 // Clean deletes the objects of the lesson's manifests and the namespace, and waits until the namespace is gone.
 func (s *Stage) Clean(ctx context.Context) error {
-	_, err := s.kubectl(ctx, "delete", "-k", "manifests", "--ignore-not-found", "--wait=false")
-	namespaces := s.client.CoreV1().Namespaces()
-	if deleteErr := namespaces.Delete(ctx, s.Namespace, metav1.DeleteOptions{}); deleteErr != nil && !apierrors.IsNotFound(deleteErr) {
-		return errors.Join(err, fmt.Errorf("delete namespace %s: %w", s.Namespace, deleteErr))
+	if err := s.Delete(ctx); err != nil {
+		return err
 	}
+	return s.AwaitGone(ctx)
+}
+
+// Delete deletes the namespace and the objects of the lesson's manifests. It returns when the API server has accepted the
+// deletions; the namespace may not be gone yet. A deletion of the namespace that fails is retried until ctx ends, unless
+// it is forbidden.
+func (s *Stage) Delete(ctx context.Context) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := s.client.CoreV1().Namespaces().Delete(ctx, s.Namespace, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			err = nil
+		}
+		if ctx.Err() == nil || last == nil { // the end of ctx must not hide what was wrong before
+			last = err
+		}
+		if apierrors.IsForbidden(err) {
+			return false, err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		err = fmt.Errorf("delete namespace %s on %s: %v", s.Namespace, s.Cluster.Name, last)
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		}
+	}
+	_, manifestsErr := s.kubectl(ctx, "delete", "-k", "manifests", "--ignore-not-found", "--wait=false")
+	return errors.Join(err, manifestsErr)
+}
+
+// AwaitGone waits until the namespace is gone.
+func (s *Stage) AwaitGone(ctx context.Context) error {
 	var last *corev1.Namespace
-	gone := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		current, err := namespaces.Get(ctx, s.Namespace, metav1.GetOptions{})
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		current, err := s.client.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
 		if err == nil {
 			last = current
 		}
 		return apierrors.IsNotFound(err), nil
 	})
-	if gone != nil {
-		gone = fmt.Errorf("namespace %s on %s is being deleted but is not gone yet: %w%s", s.Namespace, s.Cluster.Name, context.Cause(ctx), remainingFinalizers(last))
+	if err != nil {
+		return fmt.Errorf("namespace %s on %s is being deleted but is not gone yet: %w%s", s.Namespace, s.Cluster.Name, context.Cause(ctx), remainingFinalizers(last))
 	}
-	return errors.Join(err, gone)
+	return nil
 }
 
 // remainingFinalizers returns which finalizers block the deletion of a namespace, according to its conditions. A lesson that

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -204,17 +206,40 @@ func openCluster(ctx context.Context, root string, f lessonFlags) (c *cluster.Cl
 	return c, scratch, end, nil
 }
 
-// clean deletes what a lesson created, and says what it waits for. After an interrupt it does not wait long: it is enough that
-// the namespace is being deleted.
+// clean deletes what a lesson created, and says what it waits for. An interrupt, before or while it waits, shortens the
+// waiting for the namespace to be gone, but not the waiting for the API server to accept the deletion. Another one ends
+// both.
 func clean(ctx context.Context, stage *lesson.Stage) error {
-	limit := 2 * time.Minute
+	const deleteLimit, goneLimit, goneLimitAfterInterrupt = 30 * time.Second, 2 * time.Minute, 3 * time.Second
+	cleaning, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	interrupts := make(chan os.Signal, 2)
+	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(interrupts)
+	limit, left := goneLimit, 2 // interrupts until everything ends
 	if ctx.Err() != nil {
-		limit = 3 * time.Second
+		limit, left = goneLimitAfterInterrupt, 1
 	}
+	go func() {
+		for range left {
+			select {
+			case <-interrupts:
+			case <-cleaning.Done():
+				return
+			}
+		}
+		cancel(errors.New("interrupted again"))
+	}()
 	fmt.Fprintf(os.Stderr, "deleting namespace %s on %s; waiting up to %s until it is gone\n", stage.Namespace, stage.Cluster.Name, limit)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
-	return stage.Clean(ctx)
+	deleting, cancelDeleting := context.WithTimeout(cleaning, deleteLimit)
+	defer cancelDeleting()
+	if err := stage.Delete(deleting); err != nil {
+		return err
+	}
+	endAfter := func(limit time.Duration) { time.AfterFunc(limit, func() { cancel(context.DeadlineExceeded) }) }
+	endAfter(limit)
+	defer context.AfterFunc(ctx, func() { endAfter(goneLimitAfterInterrupt) })()
+	return stage.AwaitGone(cleaning)
 }
 
 // ask lists what the lesson will create, and returns an error unless the answer is yes.

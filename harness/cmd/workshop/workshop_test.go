@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/testinput"
@@ -118,6 +119,14 @@ func (r *repository) requireNothingLeft() {
 		left, err := os.ReadDir(r.temp)
 		return err == nil && len(left) == 0
 	}, time.Minute, 20*time.Millisecond, "something is left in %s", r.temp)
+}
+
+// requireNamespaceDeleted fails if the lesson's namespace has not been deleted. It need not be gone yet.
+func (r *repository) requireNamespaceDeleted() {
+	r.t.Helper()
+	out, err := r.kubectl("get", "namespace", r.namespace, "--ignore-not-found")
+	require.NoError(r.t, err)
+	require.True(r.t, out == "" || strings.Contains(out, "Terminating"), "%s", out)
 }
 
 func (r *repository) kubectl(args ...string) (string, error) {
@@ -354,9 +363,27 @@ func TestEndsHoweverItIsEnded(t *testing.T) {
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		require.Error(t, cmd.Wait())
 		require.Contains(t, cmd.Stderr.(*bytes.Buffer).String(), "deleting namespace "+r.namespace+" on context \"workshop\"")
-		out, err := r.kubectl("get", "namespace", r.namespace, "--ignore-not-found")
+		r.requireNamespaceDeleted()
+		r.requireNothingLeft()
+	})
+	t.Run("Ctrl-C on a context that answers late", func(t *testing.T) {
+		r := newRepository(t, hangs...)
+		shared, err := cluster.Shared()
 		require.NoError(t, err)
-		require.True(t, out == "" || strings.Contains(out, "Terminating"), "%s", out)
+		upstream, err := shared.Config()
+		require.NoError(t, err)
+		// A deletion takes longer than the lesson waits for the namespace to be gone.
+		proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: upstream, Faults: []apiproxy.Fault{
+			{Match: apiproxy.Match{Verb: "delete", Resource: "namespaces"}, Effect: apiproxy.Effect{Delay: 5 * time.Second}},
+		}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, proxy.Stop()) }()
+		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+		require.NoError(t, cluster.WriteKubeconfig(kubeconfig, proxy.Config(), ""))
+		cmd := r.with("KUBECONFIG="+kubeconfig).startLesson("--cluster=context:workshop", "--yes")
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		require.Error(t, cmd.Wait())
+		r.requireNamespaceDeleted()
 		r.requireNothingLeft()
 	})
 }
