@@ -264,7 +264,7 @@ func TestProxyWrongInput(t *testing.T) {
 		"a file of somebody else":     {args: []string{"--out", nonsense}, want: nonsense + " exists and was not written by a proxy, so it is not overwritten; give another --out"},
 		"the kubeconfig itself":       {args: []string{"--out", kubeconfig}, want: kubeconfig + " exists and was not written by a proxy"},
 		"a key of somebody else":      {args: []string{"--out", theirs}, want: theirs + ".key exists and was not written by a proxy, so it is not overwritten; give another --out"},
-		"a fault that makes no sense": {args: []string{"--out", out, "--fault", "verb=get"}, want: `fault "verb=get": it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved or no-bookmarks`},
+		"a fault that makes no sense": {args: []string{"--out", out, "--fault", "verb=get"}, want: `fault "verb=get": it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, answer-late=DURATION, hang=DURATION, late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved or no-bookmarks`},
 		"a verb that no request has":  {args: []string{"--out", out, "--fault", "verb=remove,delay=1s"}, want: `no request has the verb "remove"; the verbs are get, list, `},
 		"a watch that stays held":     {args: []string{"--out", out, "--fault", "verb=watch,watch=held"}, want: "only a Go program can release the events"},
 		"a record nowhere":            {args: []string{"--out", out, "--record", "/nowhere/recording"}, want: "create the recording: open /nowhere/recording: "},
