@@ -193,6 +193,75 @@ func TestCatchesUpAfterABrokenWatch(t *testing.T) {
 	}
 }
 
+// An informer whose watch broke meanwhile sees an update, from one UID to another.
+func TestCatchesUpWithObjectsThatWereRecreatedMeanwhile(t *testing.T) {
+	tests := map[string]struct {
+		happens func(w *world)
+		deleted []string
+		logged  string
+	}{
+		"the config": {func(w *world) {
+			w.breakWatch("configmaps")
+			require.NoError(w.t, w.objects.Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, ConfigName))
+			w.write(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: ConfigName, UID: "another", CreationTimestamp: thisSecond(),
+			}})
+		}, []string{"frontend-1"}, "Reconciling pod=shop/frontend-1 node=node-0"},
+		"a Pod": {func(w *world) {
+			w.breakWatch("pods")
+			old, err := w.pod("frontend-1")
+			require.NoError(w.t, err)
+			w.remove(old)
+			another := newPod(namespace, "frontend-1", "frontend")
+			another.UID, another.Spec.NodeName = "another", "node-1"
+			w.write(another)
+		}, []string{}, "Reconciling pod=shop/frontend-1 node=node-1"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.changeConfig()
+				advance(time.Minute)
+				w.startPods("frontend-1")
+				stop := w.run()
+				defer stop()
+				advance(time.Minute)
+				test.happens(w)
+				advance(time.Hour)
+				require.Equal(t, test.deleted, w.deleted())
+				require.NotEmpty(t, w.logged(test.logged))
+			})
+		})
+	}
+}
+
+func TestReplacesPodsWhateverElseTheConfigHas(t *testing.T) {
+	tests := map[string]func(*corev1.ConfigMap){
+		"a finalizer that keeps it, after its deletion": func(config *corev1.ConfigMap) {
+			config.Finalizers, config.DeletionTimestamp = []string{"example.com/others"}, new(thisSecond())
+		},
+		"the field immutable": func(config *corev1.ConfigMap) { config.Immutable = new(true) },
+		"no field manager":    func(*corev1.ConfigMap) {},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.startPods("frontend-1")
+				stop := w.run()
+				defer stop()
+				advance(time.Minute)
+				config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ConfigName, CreationTimestamp: thisSecond()}}
+				change(config)
+				w.write(config)
+				advance(time.Minute)
+				require.Equal(t, []string{"frontend-1"}, w.deleted())
+			})
+		})
+	}
+}
+
 func TestWaitsUntilTheSecondOfTheChangeIsOver(t *testing.T) {
 	for name, up := range map[string]bool{"the controller is running": true, "the controller starts within that second": false} {
 		t.Run(name, func(t *testing.T) {
@@ -268,6 +337,10 @@ func TestRetriesAfterAnyError(t *testing.T) {
 		"too many requests":  apierrors.NewTooManyRequests("slow down", 1),
 		"server timeout":     apierrors.NewServerTimeout(pods, "delete", 1),
 		"forbidden":          apierrors.NewForbidden(pods, "frontend-1", errors.New("no role yet")),
+		"unauthorized":       apierrors.NewUnauthorized("the token has expired"),
+		"timeout":            apierrors.NewTimeoutError("etcd is slow", 0),
+		"gone":               apierrors.NewGone("not a Pod, but what is asked for"),
+		"invalid":            apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "frontend-1", nil),
 		"conflict":           apierrors.NewConflict(pods, "frontend-1", errors.New("the UID is another")),
 		"connection refused": &url.Error{Op: "Delete", URL: "https://127.0.0.1", Err: syscall.ECONNREFUSED},
 		"unexpected EOF":     &url.Error{Op: "Delete", URL: "https://127.0.0.1", Err: io.ErrUnexpectedEOF},
@@ -375,6 +448,32 @@ func TestAPodThatIsGoneIsNoFailure(t *testing.T) {
 	})
 }
 
+// The Pod stays, with its deletionTimestamp, until somebody removes the finalizer.
+func TestAPodThatAFinalizerKeepsIsDeletedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.startPods("frontend-2")
+		kept := newPod(namespace, "frontend-1", "frontend")
+		kept.Finalizers = []string{"example.com/others"}
+		w.write(kept)
+		stop := w.run()
+		defer stop()
+		advance(time.Minute)
+		w.changeConfig()
+		advance(time.Hour)
+		reconciles := w.reconciles("frontend-1")
+		w.changeConfig()
+		advance(time.Hour)
+		require.ElementsMatch(t, []string{"frontend-1", "frontend-2"}, w.deleted())
+		require.Equal(t, reconciles+1, w.reconciles("frontend-1"), "the change of the config is the only reason to reconcile it")
+		pod, err := w.pod("frontend-1")
+		require.NoError(t, err)
+		require.Equal(t, kept.Finalizers, pod.Finalizers)
+		require.Empty(t, w.loggedErrors())
+		require.Empty(t, w.events())
+	})
+}
+
 func TestWritesOneEventWhenAPodKeepsFailing(t *testing.T) {
 	tests := map[string]struct{ warnAfter, failures, want int }{
 		"one failure too few":     {3, 2, 0},
@@ -407,6 +506,66 @@ func TestWritesOneEventWhenAPodKeepsFailing(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestWritesAnEventForEachPodThatKeepsFailing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.onDelete = failFirst(100)
+		stop := w.run()
+		defer stop()
+		w.makeStale("frontend-1", "frontend-2")
+		advance(time.Hour)
+		require.ElementsMatch(t, []string{"frontend-1", "frontend-2"}, w.eventsRegarding())
+	})
+}
+
+func TestWritesNoEventForAPodThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.options.WarnAfter = 1
+		w.onDelete = func(_ context.Context, pod *corev1.Pod) error {
+			w.remove(pod.DeepCopy())
+			time.Sleep(time.Millisecond) // until the watch has delivered it
+			return errServer
+		}
+		stop := w.run()
+		defer stop()
+		w.makeStale("frontend-1")
+		advance(time.Hour)
+		require.Empty(t, w.events())
+		require.Equal(t, []string{"frontend-1"}, w.deleted())
+	})
+}
+
+func TestWritesEventsWhileItDrainsTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.options.WarnAfter = 1
+		w.onDelete = func(_ context.Context, pod *corev1.Pod) error {
+			if pod.Name == "frontend-1" {
+				time.Sleep(2 * time.Second)
+				return errServer
+			}
+			time.Sleep(5 * time.Second)
+			return nil
+		}
+		stop := w.run()
+		w.makeStale("frontend-1", "frontend-2")
+		advance(time.Second)
+		stop()
+		require.Equal(t, []string{"frontend-1"}, w.eventsRegarding())
+		require.ElementsMatch(t, []string{"frontend-1", "frontend-2"}, w.deleted(), "a drain does not retry")
+	})
+}
+
+// eventsRegarding returns the names of the Pods that have Events.
+func (w *world) eventsRegarding() []string {
+	var names []string
+	for _, event := range w.events() {
+		names = append(names, event.Regarding.Name)
+	}
+	return names
 }
 
 func (w *world) events() []eventsv1.Event {
@@ -805,6 +964,23 @@ func TestStopsImmediatelyWhenNothingIsInFlight(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestDoesNothingIfItIsStoppedBeforeItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.makeStale("frontend-1")
+		ctx, cancel := context.WithCancel(w.context())
+		controller, err := New(ctx, w.Clientset, w.options)
+		require.NoError(t, err)
+		controller.deletePod = w.deletePod
+		cancel()
+		begin := time.Now()
+		require.NoError(t, controller.Run(ctx))
+		require.Zero(t, time.Since(begin))
+		require.Empty(t, w.deleted())
+		require.Equal(t, http.StatusServiceUnavailable, w.probe(controller.Readyz))
+	})
 }
 
 func TestShutdownWaitsForTheInformers(t *testing.T) {

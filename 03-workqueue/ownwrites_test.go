@@ -90,7 +90,9 @@ func TestPodDeleterDeletesThatPod(t *testing.T) {
 		assert.Equal(t, "DELETE /api/v1/namespaces/shop/pods/frontend-0", r.Method+" "+r.URL.String())
 		var options metav1.DeleteOptions
 		assert.NoError(t, json.NewDecoder(r.Body).Decode(&options))
-		assert.Equal(t, metav1.NewUIDPreconditions("uid-0"), options.Preconditions)
+		options.TypeMeta = metav1.TypeMeta{}
+		// No resourceVersion, or any change of the Pod would fail its deletion. The Pod's own grace period applies.
+		assert.Equal(t, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("uid-0")}, options)
 	})
 	resourceVersion, err := podDeleter(client)(t.Context(), pod)
 	require.NoError(t, err)

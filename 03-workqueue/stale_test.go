@@ -28,6 +28,10 @@ func TestLastChange(t *testing.T) {
 		"one manager":                         {written(time.Minute), noon.Add(time.Minute)},
 		"the latest of several, in any order": {written(time.Minute, time.Hour, time.Second), noon.Add(time.Hour)},
 		"a time before the creation":          {written(-time.Hour), noon},
+		"whoever the manager is": {[]metav1.ManagedFieldsEntry{
+			{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, Time: new(metav1.NewTime(noon.Add(time.Minute)))},
+			{Manager: "argocd-controller", Operation: metav1.ManagedFieldsOperationApply, Time: new(metav1.NewTime(noon.Add(time.Hour)))},
+		}, noon.Add(time.Hour)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +68,31 @@ func TestIsStale(t *testing.T) {
 				pod.DeletionTimestamp = new(metav1.NewTime(noon))
 			}
 			require.Equal(t, test.want, isStale(pod, noon))
+		})
+	}
+}
+
+// Neither who made a Pod or holds it back, nor how far it has got, matters.
+func TestIsStaleWhateverElseThePodHas(t *testing.T) {
+	tests := map[string]func(*corev1.Pod){
+		"a finalizer": func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/others"} },
+		"an owner": func(pod *corev1.Pod) {
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Controller: new(true)}}
+		},
+		"more labels":         func(pod *corev1.Pod) { pod.Labels["touched"] = "yes" },
+		"a node":              func(pod *corev1.Pod) { pod.Spec.NodeName = "node-0" },
+		"the phase Pending":   func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending },
+		"the phase Running":   func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning },
+		"the phase Succeeded": func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded },
+		"the phase Failed":    func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				CreationTimestamp: metav1.NewTime(noon), Labels: map[string]string{"app": "frontend"},
+			}}
+			change(pod)
+			require.True(t, isStale(pod, noon))
 		})
 	}
 }

@@ -132,8 +132,8 @@ func (w *world) write(object interface {
 	assert.NoError(w.t, err)
 }
 
-// deletePod sets the Pod's deletionTimestamp, removes it when its grace period is over, and returns its
-// resourceVersion.
+// deletePod sets the Pod's deletionTimestamp and returns its resourceVersion. It removes the Pod when its grace period
+// is over, unless the Pod has finalizers.
 func (w *world) deletePod(ctx context.Context, pod *corev1.Pod) (string, error) {
 	w.mu.Lock()
 	w.requests = append(w.requests, request{string(pod.UID), time.Now()})
@@ -154,7 +154,9 @@ func (w *world) deletePod(ctx context.Context, pod *corev1.Pod) (string, error) 
 	if current.DeletionTimestamp == nil {
 		current.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(grace)))
 		w.write(current)
-		time.AfterFunc(grace, func() { w.remove(current) })
+		if len(current.Finalizers) == 0 {
+			time.AfterFunc(grace, func() { w.remove(current) })
+		}
 	}
 	return current.ResourceVersion, nil
 }
