@@ -121,7 +121,7 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("use the Pod's ServiceAccount, because neither --kubeconfig nor KUBECONFIG is set: %w", err)
+		return nil, fmt.Errorf("not in a Pod, and no --kubeconfig or KUBECONFIG: %w", err)
 	}
 	return config, nil
 }
