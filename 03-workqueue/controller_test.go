@@ -287,6 +287,29 @@ func TestWaitsUntilTheSecondOfTheChangeIsOver(t *testing.T) {
 	}
 }
 
+// All times that are compared are the API server's, so its clock may differ from ours.
+func TestTheClockOfTheAPIServerMayDiffer(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				stop := w.run()
+				defer stop()
+				for number, age := range []time.Duration{time.Minute, 0, -time.Minute} {
+					pod := newPod(namespace, fmt.Sprint("frontend-", number), "frontend")
+					pod.CreationTimestamp = metav1.NewTime(time.Now().Add(ahead - age))
+					w.write(pod)
+				}
+				w.write(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+					Namespace: namespace, Name: ConfigName, CreationTimestamp: metav1.NewTime(time.Now().Add(ahead)),
+				}})
+				advance(time.Minute)
+				require.ElementsMatch(t, []string{"frontend-0", "frontend-1"}, w.deleted())
+			})
+		})
+	}
+}
+
 func TestReplacesAPodThatIsCreatedInTheSecondOfTheChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -918,18 +941,23 @@ func (q pausingQueue) Done(key cache.ObjectName) {
 }
 
 func TestShutdownCancelsInFlightRequestsAfterGrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.onDelete = slowDelete(time.Hour)
-		stop := w.run()
-		w.makeStale("frontend-1", "frontend-2", "frontend-3")
-		advance(time.Second)
-		begin := time.Now()
-		stop()
-		require.Equal(t, w.options.Grace, time.Since(begin))
-		require.Len(t, w.loggedErrors(), 3)
-		require.Contains(t, w.loggedErrors()[0], context.Canceled.Error())
-	})
+	for _, grace := range seconds(0, 10) {
+		t.Run(grace.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.options.Grace = grace
+				w.onDelete = slowDelete(time.Hour)
+				stop := w.run()
+				w.makeStale("frontend-1", "frontend-2", "frontend-3")
+				advance(time.Second)
+				begin := time.Now()
+				stop()
+				require.Equal(t, grace, time.Since(begin))
+				require.Len(t, w.loggedErrors(), 3)
+				require.Contains(t, w.loggedErrors()[0], context.Canceled.Error())
+			})
+		})
+	}
 }
 
 func TestStopsImmediatelyWhenNothingIsInFlight(t *testing.T) {
