@@ -28,8 +28,10 @@ func TestLastChange(t *testing.T) {
 		"one manager":                         {written(time.Minute), noon.Add(time.Minute)},
 		"the latest of several, in any order": {written(time.Minute, time.Hour, time.Second), noon.Add(time.Hour)},
 		"a time before the creation":          {written(-time.Hour), noon},
-		"whoever the manager is": {[]metav1.ManagedFieldsEntry{
-			{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, Time: new(metav1.NewTime(noon.Add(time.Minute)))},
+		"a manager that updates": {[]metav1.ManagedFieldsEntry{
+			{Manager: "kubectl-edit", Operation: metav1.ManagedFieldsOperationUpdate, Time: new(metav1.NewTime(noon.Add(time.Hour)))},
+		}, noon.Add(time.Hour)},
+		"a manager that applies": {[]metav1.ManagedFieldsEntry{
 			{Manager: "argocd-controller", Operation: metav1.ManagedFieldsOperationApply, Time: new(metav1.NewTime(noon.Add(time.Hour)))},
 		}, noon.Add(time.Hour)},
 	}
