@@ -235,14 +235,14 @@ func TestWrongInput(t *testing.T) {
 		r.temp = filepath.Join(r.dir, "harness/controlplane/go.mod") // no directory can be made below a file
 		out, status := r.workshop("", "lesson", "1")
 		require.Equal(t, 1, status)
-		require.Contains(t, out, "make a directory for the cluster: ")
+		require.Contains(t, out, "create a data directory for the cluster: ")
 	})
 	t.Run("not in the repository", func(t *testing.T) {
 		r := *r
 		r.dir = t.TempDir()
 		out, status := r.workshop("", "lesson", "1")
 		require.Equal(t, 1, status)
-		require.Contains(t, out, "run this inside the workshop's repository")
+		require.Contains(t, out, "run this inside of the workshop's repository")
 	})
 }
 
