@@ -138,14 +138,16 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	err = s.executeAll(ctx, o, plans, func(outcome Outcome) error {
 		enough := false
 		if o.FirstOnly && outcome.counts() {
-			again, _, err := s.execute(ctx, o.Baseline, outcome.Plan)
+			repeated, err := s.repeat(ctx, o, outcome.Plan, outcome.Verdict)
 			if err != nil {
 				return err
 			}
 			mu.Lock()
-			report.retried(again)
+			for _, again := range repeated {
+				report.retried(again)
+				enough = enough || again.Verdict == outcome.Verdict
+			}
 			mu.Unlock()
-			enough = again.Verdict == outcome.Verdict
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -421,18 +423,30 @@ func (s *subject) confirm(ctx context.Context, o Options, report *Report) error 
 	}
 	fmt.Fprintf(o.Progress, "torture: %s: repeating the plan, up to %d times\n", count(len(groups), "cause that was seen once", "causes that were seen once"), maxRetries)
 	for _, g := range groups {
-		for range maxRetries {
-			again, _, err := s.execute(ctx, o.Baseline, g.Failures[0].Plan)
-			if err != nil {
-				return err
-			}
+		repeated, err := s.repeat(ctx, o, g.Failures[0].Plan, g.Verdict)
+		for _, again := range repeated {
 			report.retried(again)
-			if again.Verdict == g.Verdict {
-				break
-			}
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// repeat runs a plan until it fails with this verdict again, up to maxRetries times.
+func (s *subject) repeat(ctx context.Context, o Options, plan Plan, verdict Verdict) (outcomes []Outcome, err error) {
+	for range maxRetries {
+		again, _, err := s.execute(ctx, o.Baseline, plan)
+		if err != nil {
+			return outcomes, err
+		}
+		outcomes = append(outcomes, again)
+		if again.Verdict == verdict {
+			break
+		}
+	}
+	return outcomes, nil
 }
 
 // plans returns the plans to run. undisturbed is the recording of a run without faults.
