@@ -242,8 +242,10 @@ func (r *run) setUp(ctx context.Context) error {
 
 // launch starts what is outside of the cluster, and the programs, each behind a proxy.
 func (r *run) launch(ctx context.Context) error {
-	for i, name := range slices.Sorted(maps.Keys(r.scenario.Outside)) {
-		o, err := r.startOutside(ctx, name, i+1)
+	proxies := 0
+	for _, name := range slices.Sorted(maps.Keys(r.scenario.Outside)) {
+		proxies++
+		o, err := r.startOutside(ctx, name, proxies)
 		if err != nil {
 			return err
 		}
@@ -253,8 +255,9 @@ func (r *run) launch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i, one := range instances {
-		p, err := r.launchProgram(ctx, one, len(r.scenario.Outside)+i)
+	for _, one := range instances {
+		proxies++
+		p, err := r.launchProgram(ctx, one, proxies)
 		if err != nil {
 			return err
 		}
