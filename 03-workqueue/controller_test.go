@@ -362,7 +362,7 @@ func TestRetriesAfterAnyError(t *testing.T) {
 		"forbidden":          apierrors.NewForbidden(pods, "frontend-1", errors.New("no role yet")),
 		"unauthorized":       apierrors.NewUnauthorized("the token has expired"),
 		"timeout":            apierrors.NewTimeoutError("etcd is slow", 0),
-		"gone":               apierrors.NewGone("not a Pod, but what is asked for"),
+		"gone":               apierrors.NewGenericServerResponse(http.StatusGone, "delete", pods, "frontend-1", "", 0, false),
 		"invalid":            apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "frontend-1", nil),
 		"conflict":           apierrors.NewConflict(pods, "frontend-1", errors.New("the UID is another")),
 		"connection refused": &url.Error{Op: "Delete", URL: "https://127.0.0.1", Err: syscall.ECONNREFUSED},
