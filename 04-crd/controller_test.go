@@ -17,13 +17,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
 
 	"example.com/controllers/crd"
 	samplecrdv1 "example.com/controllers/crd/apis/samplecrd/v1"
+	samplecrdv1ac "example.com/controllers/crd/generated/applyconfiguration/samplecrd/v1"
 )
 
 var (
@@ -271,6 +274,73 @@ func TestAnEventForEachTransition(t *testing.T) {
 	})
 }
 
+func TestNoEventForAStatusThatWasNotWritten(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		w.fail("patch", "status", 5, false, errInternal)
+		w.create("front")
+		advance(time.Second)
+		require.Equal(t, 4, w.takeWrites()["patch status"])
+		require.Empty(t, w.events())
+		advance(time.Minute)
+		require.Equal(t, []string{"front " + readyEvent}, w.events())
+	})
+}
+
+func TestNoEventForANetworkThatIsGone(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		w.intercept(takes(5 * time.Second))
+		w.create("front", crd.Finalizer)
+		advance(time.Second)
+		w.change("front", func(n *samplecrdv1.Network) { n.Finalizers = nil })
+		w.delete("front")
+		advance(time.Minute)
+		require.Empty(t, w.events())
+		require.Empty(t, w.loggedErrors())
+	})
+}
+
+// Conditions of other types are other managers'.
+func TestKeepsTheConditionsOfOtherManagers(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		w.create("front")
+		advance(time.Second)
+		other := metav1.Condition{Type: "Billed", Status: metav1.ConditionTrue, Reason: "Paid", LastTransitionTime: metav1.Now()}
+		w.change("front", func(n *samplecrdv1.Network) { n.Status.Conditions = slices.Insert(n.Status.Conditions, 0, other) })
+		w.takeWrites()
+		advance(time.Hour)
+		require.Empty(t, w.takeWrites())
+
+		w.failAll(errNoCloud)
+		w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = "10.0.0.254" })
+		advance(time.Hour)
+		require.Equal(t, map[string]int{"patch status": 1}, w.takeWrites())
+		require.Equal(t, []string{"front " + readyEvent, "front " + unavailableEvent}, w.events())
+		n, err := w.get("front")
+		require.NoError(t, err)
+		require.Len(t, n.Status.Conditions, 2)
+		require.Equal(t, "Paid", meta.FindStatusCondition(n.Status.Conditions, "Billed").Reason)
+		require.Equal(t, samplecrdv1.ReasonUnavailable, meta.FindStatusCondition(n.Status.Conditions, samplecrdv1.ConditionReady).Reason)
+	})
+}
+
+func TestTakesOverAConditionThatAnotherManagerWrote(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		w.create("front")
+		advance(time.Second)
+		_, err := w.SamplecrdV1().Networks(namespace).ApplyStatus(t.Context(), samplecrdv1ac.Network("front", namespace).WithStatus(
+			samplecrdv1ac.NetworkStatus().WithNetworkID("mine").WithConditions(metav1ac.Condition().WithType(samplecrdv1.ConditionReady).
+				WithStatus(metav1.ConditionFalse).WithReason("Mine").WithMessage("mine").WithLastTransitionTime(metav1.Now()))),
+			metav1.ApplyOptions{FieldManager: "another", Force: true})
+		require.NoError(t, err)
+		advance(time.Hour)
+		n, ready := w.current("front")
+		require.Equal(t, samplecrdv1.ReasonReady, ready.Reason)
+		require.Equal(t, metav1.ConditionTrue, ready.Status)
+		require.Equal(t, "n-front", n.Status.NetworkID)
+		require.Empty(t, w.loggedErrors())
+	})
+}
+
 func TestDeletion(t *testing.T) {
 	withController(t, func(t *testing.T, w *world) {
 		w.create("front")
@@ -393,6 +463,7 @@ func TestFailedWrites(t *testing.T) {
 			err  error
 		}{
 			"internal error":       {false, errInternal},
+			"forbidden":            {false, apierrors.NewForbidden(resource.GroupResource(), "front", errors.New("no role yet"))},
 			"conflict":             {false, apierrors.NewConflict(resource.GroupResource(), "front", errors.New("changed"))},
 			"the response is lost": {true, context.DeadlineExceeded},
 		} {
@@ -524,17 +595,70 @@ func TestFinishesInFlightWork(t *testing.T) {
 }
 
 func TestCancelsInFlightWorkAfterGrace(t *testing.T) {
+	for _, grace := range []time.Duration{0, 10 * time.Second} {
+		t.Run(grace.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.options.Grace = grace
+				w.intercept(takes(time.Hour))
+				stop := w.run()
+				w.create("front")
+				w.create("back")
+				w.create("middle")
+				advance(time.Second)
+				begin := time.Now()
+				stop()
+				require.Equal(t, grace, time.Since(begin))
+			})
+		})
+	}
+}
+
+func TestDoesNothingIfItIsStoppedBeforeItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.intercept(takes(time.Hour))
-		stop := w.run()
 		w.create("front")
-		w.create("back")
-		w.create("middle")
-		advance(time.Second)
+		w.addOrphan("back", "late")
+		ctx, cancel := context.WithCancel(t.Context())
+		controller, err := crd.New(ctx, w.kube, w, w.cloud, w.options)
+		require.NoError(t, err)
+		cancel()
 		begin := time.Now()
+		require.NoError(t, controller.Run(ctx))
+		require.Zero(t, time.Since(begin))
+		require.Empty(t, w.takeCalls())
+		require.Empty(t, w.takeWrites())
+		require.Equal(t, http.StatusServiceUnavailable, w.probe(controller.Readyz))
+	})
+}
+
+func TestReportsAFailureWhileItDrainsTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var calls atomic.Int64
+		w.create("front", crd.Finalizer)
+		w.create("back", crd.Finalizer)
+		w.intercept(func(context.Context) error {
+			switch calls.Add(1) {
+			case 1: // the sweep's list
+				return nil
+			case 2:
+				time.Sleep(2 * time.Second)
+				return errQuota
+			}
+			time.Sleep(5 * time.Second)
+			return nil
+		})
+		stop := w.run()
+		advance(time.Second)
 		stop()
-		require.Equal(t, w.options.Grace, time.Since(begin))
+		reasons := []string{}
+		for _, name := range []string{"front", "back"} {
+			_, ready := w.current(name)
+			reasons = append(reasons, ready.Reason)
+		}
+		require.ElementsMatch(t, []string{samplecrdv1.ReasonQuotaExceeded, samplecrdv1.ReasonReady}, reasons)
+		require.Contains(t, []string{"front " + quotaEvent, "back " + quotaEvent}, w.events()[0])
 	})
 }
 

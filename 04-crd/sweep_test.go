@@ -1,6 +1,7 @@
 package crd_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -61,13 +62,46 @@ func TestAsksTheAPIServerBeforeItDeletesAnOrphan(t *testing.T) {
 	})
 }
 
-func TestDeletesNothingIfTheAPIServerDoesNotRespond(t *testing.T) {
-	withController(t, func(t *testing.T, w *world) {
-		w.refuse("get", apierrors.NewInternalError(errors.New("internal error")))
-		w.addOrphan("back", "late")
-		advance(time.Hour)
-		require.Contains(t, w.gateways(), types.UID("late"))
-		require.Contains(t, w.loggedErrors()[0], "internal error")
+// Only 404 says that a Network does not exist.
+func TestDeletesNothingIfItCannotGetTheNetwork(t *testing.T) {
+	for name, failure := range map[string]error{
+		"internal error": apierrors.NewInternalError(errors.New("internal error")),
+		"forbidden":      apierrors.NewForbidden(resource.GroupResource(), "back", errors.New("no role any more")),
+		"unauthorized":   apierrors.NewUnauthorized("the token has expired"),
+		"gone":           apierrors.NewGone("not the Network, but what is asked for"),
+		"no response":    context.DeadlineExceeded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			withController(t, func(t *testing.T, w *world) {
+				w.refuse("get", failure)
+				w.addOrphan("back", "late")
+				advance(time.Hour)
+				require.Contains(t, w.gateways(), types.UID("late"))
+				require.Contains(t, w.loggedErrors()[0], failure.Error())
+			})
+		})
+	}
+}
+
+func TestContinuesTheSweepAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addOrphan("a", "1")
+		w.addOrphan("b", "2")
+		w.addOrphan("c", "3")
+		calls := 0
+		w.intercept(func(context.Context) error {
+			if calls++; calls == 3 { // after the list of owners and a deletion
+				return errNoCloud
+			}
+			return nil
+		})
+		stop := w.run()
+		defer stop()
+		require.Equal(t, map[types.UID]string{"2": "10.0.0.1"}, w.gateways())
+		require.Len(t, w.loggedErrors(), 1)
+		advance(w.options.Recheck * 2)
+		require.Empty(t, w.gateways())
 	})
 }
 
