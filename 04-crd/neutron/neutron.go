@@ -232,7 +232,7 @@ func (c *Cloud) deleteNow(ctx context.Context, n *samplecrdv1.Network, network n
 	return explain("delete network", n, err)
 }
 
-// inUse returns a RefusedError that names the ports that use the network.
+// inUse returns a RefusedError that names the ports that use the network, or cause if it finds none.
 func (c *Cloud) inUse(ctx context.Context, n *samplecrdv1.Network, networkID string, cause error) error {
 	pages, err := ports.List(c.Client, ports.ListOpts{NetworkID: networkID}).AllPages(ctx)
 	if err != nil {
@@ -247,6 +247,9 @@ func (c *Cloud) inUse(ctx context.Context, n *samplecrdv1.Network, networkID str
 		if p.DeviceOwner != "network:dhcp" { // Neutron deletes those itself
 			names = append(names, strings.TrimSpace(p.Name+" "+p.ID))
 		}
+	}
+	if len(names) == 0 { // deleted meanwhile, or of another project
+		return explain("delete network", n, cause)
 	}
 	slices.Sort(names)
 	return crd.InUse(names, cause)

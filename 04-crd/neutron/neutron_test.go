@@ -2,12 +2,17 @@ package neutron_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +54,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, project: strings.ReplaceAll(uuid.NewString(), "-", "")}
 	url := os.Getenv("NEUTRON_URL")
 	if url == "" {
-		server := httptest.NewServer(&neutrontest.Server{})
+		server := httptest.NewServer(onePerPage{&neutrontest.Server{}})
 		t.Cleanup(server.Close)
 		url = server.URL
 	}
@@ -66,10 +71,41 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// onePerPage splits each list into pages of one object. Each but the last links to the next.
+type onePerPage struct{ http.Handler }
+
+// ServeHTTP implements [http.Handler].
+func (h onePerPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	whole := httptest.NewRecorder()
+	query := r.URL.Query()
+	page, _ := strconv.Atoi(query.Get("page"))
+	query.Del("page")
+	r.URL.RawQuery = query.Encode()
+	h.Handler.ServeHTTP(whole, r)
+	body := whole.Body.Bytes()
+	collection := path.Base(r.URL.Path)
+	var list map[string][]json.RawMessage
+	if r.Method == http.MethodGet && json.Unmarshal(body, &list) == nil && len(list[collection]) > 1 {
+		all := list[collection]
+		answer := map[string]any{collection: all[page : page+1]}
+		if page+1 < len(all) {
+			query.Set("page", strconv.Itoa(page+1))
+			answer[collection+"_links"] = []map[string]string{{"rel": "next", "href": "http://" + r.Host + r.URL.Path + "?" + query.Encode()}}
+		}
+		body, _ = json.Marshal(answer)
+	}
+	maps.Copy(w.Header(), whole.Header())
+	w.WriteHeader(whole.Code)
+	_, _ = w.Write(body)
+}
+
 // RoundTrip implements [http.RoundTripper].
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if r.URL.Query().Has("page") { // the rest of a list that has been recorded
+		return http.DefaultTransport.RoundTrip(r)
+	}
 	w.calls = append(w.calls, r.Method+" "+strings.Split(strings.TrimPrefix(r.URL.Path, "/v2.0/"), "/")[0])
 	if do := w.before[w.calls[len(w.calls)-1]]; do != nil {
 		w.before = nil
@@ -408,6 +444,8 @@ func TestErrors(t *testing.T) {
 		{400, `{"NeutronError":{"type":"InvalidInput","message":"oh","detail":""}}`, samplecrdv1.ReasonRefused},
 		{403, `{"NeutronError":{"type":"PolicyNotAuthorized","message":"oh","detail":""}}`, samplecrdv1.ReasonRefused},
 		{401, "<html>who are you</html>", samplecrdv1.ReasonRefused},
+		{404, "<html>not a Neutron</html>", ""},
+		{429, "<html>slow down</html>", ""},
 	} {
 		t.Run(fmt.Sprint(c.status, c.body), func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -427,5 +465,137 @@ func TestErrors(t *testing.T) {
 			var refused *crd.RefusedError
 			require.NotErrorAs(t, err, &refused)
 		})
+	}
+}
+
+// respondTo returns a world in whose cloud all requests with that method get a status code.
+func respondTo(t *testing.T, method string, status int) *world {
+	if os.Getenv("NEUTRON_URL") != "" {
+		t.Skip("needs the Neutron in memory")
+	}
+	w := newWorld(t)
+	cloud := w.cloud.Client.HTTPClient.Transport
+	w.cloud.Client.HTTPClient.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method != method {
+			return cloud.RoundTrip(r)
+		}
+		return &http.Response{StatusCode: status, Body: http.NoBody, Header: http.Header{}, Request: r}, nil
+	})
+	return w
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements [http.RoundTripper].
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Only 404 says that a network does not exist.
+func TestDeletionThatFails(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict, http.StatusGone, http.StatusInternalServerError} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			w, n := respondTo(t, http.MethodDelete, status), newNetwork()
+			w.ensure(n)
+			err := w.cloud.Delete(t.Context(), n)
+			require.True(t, gophercloud.ResponseCodeIs(err, status), "%v", err)
+		})
+	}
+}
+
+func TestDeletesAllDuplicates(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	w.ensure(n)
+	for range 2 {
+		_, err := networks.Create(t.Context(), w.direct, networks.CreateOpts{Name: nameOf(n), Description: "Kubernetes Network shop/n"}).Extract()
+		require.NoError(t, err)
+	}
+	require.Len(t, w.networks(), 3)
+	require.NoError(t, w.cloud.Delete(t.Context(), n))
+	require.Empty(t, w.networks())
+}
+
+func TestForeignSubnetsAndPortsOnLaterPages(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	made := w.ensure(n)
+	var want []string
+	for number := range 3 {
+		subnet, err := subnets.Create(t.Context(), w.direct, subnets.CreateOpts{Name: "other", NetworkID: made.NetworkID, CIDR: fmt.Sprintf("10.0.%d.0/24", number), IPVersion: 4}).Extract()
+		require.NoError(t, err)
+		want = append(want, subnet.ID)
+	}
+	err := w.cloud.Delete(t.Context(), n)
+	for _, id := range want {
+		require.ErrorContains(t, err, id)
+		require.NoError(t, subnets.Delete(t.Context(), w.direct, id).ExtractErr())
+	}
+	want = nil
+	for range 3 {
+		port, err := ports.Create(t.Context(), w.direct, ports.CreateOpts{NetworkID: made.NetworkID, Name: "web"}).Extract()
+		require.NoError(t, err)
+		want = append(want, port.ID)
+	}
+	err = w.cloud.Delete(t.Context(), n)
+	for _, id := range want {
+		require.ErrorContains(t, err, id)
+	}
+}
+
+// Whoever has the port deletes it after Neutron has refused the deletion, or the caller may not see it.
+func TestInUseByNoPortThatCanBeNamed(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	made := w.ensure(n)
+	port, err := ports.Create(t.Context(), w.direct, ports.CreateOpts{NetworkID: made.NetworkID, Name: "web"}).Extract()
+	require.NoError(t, err)
+	w.before = map[string]func(){"GET ports": func() {
+		require.NoError(t, ports.Delete(t.Context(), w.direct, port.ID).ExtractErr())
+	}}
+	err = w.cloud.Delete(t.Context(), n)
+	require.ErrorContains(t, err, "delete network for shop/n: ")
+	require.NotErrorAs(t, err, new(*crd.RefusedError), "there is nothing to tell the user")
+	require.NoError(t, w.cloud.Delete(t.Context(), n))
+}
+
+func TestStopsWaitingForACloudThatNeverAnswers(t *testing.T) {
+	n := newNetwork()
+	for name, do := range map[string]func(context.Context, *neutron.Cloud) error{
+		"check":  func(ctx context.Context, cloud *neutron.Cloud) error { return cloud.Check(ctx) },
+		"ensure": func(ctx context.Context, cloud *neutron.Cloud) error { _, err := cloud.Ensure(ctx, n); return err },
+		"delete": func(ctx context.Context, cloud *neutron.Cloud) error { return cloud.Delete(ctx, n) },
+		"owners": func(ctx context.Context, cloud *neutron.Cloud) error { _, err := cloud.Owners(ctx); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				cancel()
+				<-r.Context().Done()
+			}))
+			t.Cleanup(server.Close)
+			t.Setenv("NEUTRON_URL", server.URL)
+			t.Setenv("NEUTRON_PROJECT", "test")
+			cloud, err := neutron.Connect(ctx)
+			require.NoError(t, err)
+			cloud.Owner = owner
+			require.Positive(t, cloud.Client.HTTPClient.Timeout, "or it would wait forever while nobody stops it")
+			require.ErrorIs(t, do(ctx, cloud), context.Canceled)
+		})
+	}
+}
+
+func TestConnectWithoutKeystone(t *testing.T) {
+	t.Setenv("NEUTRON_URL", "http://127.0.0.1:1")
+	t.Setenv("NEUTRON_PROJECT", "mine")
+	for roles, want := range map[string]string{"": "member,reader", "admin": "admin"} {
+		t.Setenv("NEUTRON_ROLES", roles)
+		cloud, err := neutron.Connect(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "mine", cloud.Client.MoreHeaders["X-Project-Id"])
+		require.Equal(t, want, cloud.Client.MoreHeaders["X-Roles"])
+	}
+}
+
+func TestIsTemporary(t *testing.T) {
+	require.False(t, neutron.IsTemporary(nil))
+	require.True(t, neutron.IsTemporary(fmt.Errorf("check: %w", io.ErrUnexpectedEOF)))
+	for status, want := range map[int]bool{400: false, 401: false, 403: false, 404: false, 429: true, 500: true, 503: true} {
+		require.Equal(t, want, neutron.IsTemporary(fmt.Errorf("check: %w", gophercloud.ErrUnexpectedResponseCode{Actual: status})), status)
 	}
 }
