@@ -3,6 +3,7 @@ package crd_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,7 +69,7 @@ func TestDeletesNothingIfItCannotGetTheNetwork(t *testing.T) {
 		"internal error": apierrors.NewInternalError(errors.New("internal error")),
 		"forbidden":      apierrors.NewForbidden(resource.GroupResource(), "back", errors.New("no role any more")),
 		"unauthorized":   apierrors.NewUnauthorized("the token has expired"),
-		"gone":           apierrors.NewGone("not the Network, but what is asked for"),
+		"gone":           apierrors.NewGenericServerResponse(http.StatusGone, "get", resource.GroupResource(), "back", "", 0, false),
 		"no response":    context.DeadlineExceeded,
 	} {
 		t.Run(name, func(t *testing.T) {
