@@ -77,7 +77,7 @@ func ExampleParseFault() {
 	fmt.Println(err)
 	// Output:
 	// 2 4 429 1s <nil>
-	// fault "verb=delete,resource=pods": it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved or no-bookmarks
+	// fault "verb=delete,resource=pods": it does not say what is to go wrong; give one of refuse=STATUS, delay=DURATION, answer-late=DURATION, hang=DURATION, late=DURATION, down=DURATION, lost=request, reply or late, watch=cut, expired, unobserved or no-bookmarks
 }
 
 // A controller acts as its ServiceAccount, so it is refused what its roles do not allow.

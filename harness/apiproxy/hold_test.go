@@ -188,25 +188,34 @@ func TestALateAnswerIsReadAtOnce(t *testing.T) {
 // A client that has a timeout gives up; another one waits until the connection breaks. The API server sees neither request.
 func TestHang(t *testing.T) {
 	for name, c := range map[string]struct {
-		hang, timeout time.Duration
-		method, want  string
-		protocols     []string
+		hang         time.Duration
+		givesUp      bool
+		method, want string
+		protocols    []string
 	}{
-		"a read, with a timeout":              {time.Hour, 50 * time.Millisecond, "GET", "the client went away", nil},
-		"a write, with a timeout":             {time.Hour, 50 * time.Millisecond, "POST", "the client went away", nil},
-		"a write over HTTP/1, with a timeout": {time.Hour, 50 * time.Millisecond, "POST", "the client went away", []string{"http/1.1"}},
-		"a write, without a timeout":          {50 * time.Millisecond, 0, "POST", "broken off on purpose by the workshop's proxy", nil},
+		"a read, and the client gives up":              {time.Hour, true, "GET", "the client went away", nil},
+		"a write, and the client gives up":             {time.Hour, true, "POST", "the client went away", nil},
+		"a write over HTTP/1, and the client gives up": {time.Hour, true, "POST", "the client went away", []string{"http/1.1"}},
+		"a write, and the client waits":                {50 * time.Millisecond, false, "POST", "broken off on purpose by the workshop's proxy", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the API server") })
 			var h holds
 			proxy := w.second(apiproxy.Options{Hold: h.hold, Faults: []apiproxy.Fault{{Effect: apiproxy.Effect{Hang: c.hang}}}})
-			request, err := http.NewRequestWithContext(t.Context(), c.method, proxy.URL()+"/api/v1/namespaces/shop/configmaps", strings.NewReader("a body"))
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
+			request, err := http.NewRequestWithContext(ctx, c.method, proxy.URL()+"/api/v1/namespaces/shop/configmaps", strings.NewReader("a body"))
 			require.NoError(t, err)
-			hanging := client(t, proxy.Config(), c.protocols...)
-			hanging.Timeout = c.timeout
-			_, err = hanging.Do(request)
-			require.Error(t, err)
+			failed := make(chan error, 1)
+			go func() {
+				_, err := client(t, proxy.Config(), c.protocols...).Do(request)
+				failed <- err
+			}()
+			if c.givesUp { // once the request is there: a timeout might be over before
+				eventually(t, "the request hangs", func() bool { current, _ := h.state(); return current == 1 })
+				giveUp()
+			}
+			require.Error(t, <-failed)
 			eventually(t, "recorded", func() bool { return len(w.memory.History().Requests) == 1 })
 			require.Zero(t, w.only().Status)
 			require.Equal(t, c.want, w.only().Error)

@@ -173,7 +173,7 @@ func TestTortureWrongInput(t *testing.T) {
 		"faults and seeds":         {[]string{"torture", "--scenario", "watch.yaml", "--fault", "delay=1s", "--seeds", "3", "--", "true"}, "give --fault or --seeds, not both"},
 		"a number too low":         {[]string{"torture", "--scenario", "watch.yaml", "--times", "0", "--", "true"}, "--times and --nodes must be 1 or more"},
 		"a controller that ends":   {[]string{"torture", "--scenario", "watch.yaml", "--", "false"}, "the controller fails without faults: died"},
-		"one that asks nothing":    {[]string{"torture", "--scenario", "watch.yaml", "--", "sh", "-c", "echo I wait; exec sleep 1000"}, "the controller has sent no request through the proxy. It must use the kubeconfig that it is given"},
+		"one that asks nothing":    {[]string{"torture", "--scenario", "watch.yaml", "--", "sh", "-c", "echo I wait; exec sleep 1000"}, "the program controller has sent no request through the proxy. It must use the kubeconfig that it is given"},
 		"nothing to resume":        {r.kubectlWatch("--dir", "new", "--resume"), "new has no outcomes to resume (no outcomes.jsonl); leave out --resume"},
 		"another scenario":         {r.kubectlWatch("--dir", "other", "--resume"), "the outcomes in other are those of another scenario, or this one or its manifests have been changed since"},
 		"a directory that is used": {r.kubectlWatch("--dir", "other"), "other has the outcomes of an earlier run; give --resume to go on with it"},
