@@ -180,6 +180,8 @@ func (h *histories) observe(client versioned.Interface) (stop func()) {
 	require.NoError(h.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	factory.StartWithContext(ctx)
+	// A Network that is created and deleted before the first list would never be observed.
+	require.NoError(h.t, factory.WaitForCacheSyncWithContext(ctx).AsError())
 	return func() {
 		cancel()
 		factory.Shutdown()
