@@ -87,7 +87,7 @@ tests: tools ## Run the tests of all modules with the race detector, on one cont
 # NEUTRON=real makes tests that need no cloud skip themselves; -short leaves out torture. The first command fails with
 # instructions if Neutron is not installed.
 .PHONY: neutron
-neutron: tools ## Run lesson 4's tests, and play its page, with OpenStack's own Neutron. Needs Debian's python3-neutron
+neutron: tools ## Test lesson 4 with OpenStack's own Neutron. Needs Debian's python3-neutron
 	@cd 04-crd && GOWORK=off go build -o ../.workshop/bin/neutron ./cmd/neutron
 	@.workshop/bin/neutron --real --address 127.0.0.1:0 true
 	@$(workshop) run --nodes 1 -- env NEUTRON=real CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true \
