@@ -129,6 +129,12 @@ func serve(s settings, out io.Writer) error {
 		// others: etcd can be killed at any moment.
 		return nil
 	}
+	if err != nil && s.ephemeral {
+		// The other components still run. When its directory is removed, etcd ends the process, so print the error first.
+		fmt.Fprintln(os.Stderr, "controlplane:", err)
+		removeAll(dir)
+		os.Exit(1)
+	}
 	return err
 }
 
