@@ -39,7 +39,9 @@ func (p *script) freezing(ctx context.Context, long time.Duration) (thawed func(
 	return freezes.Wait
 }
 
-const exitsOnTERM = "trap 'exit 0' TERM; " + waits
+// exitsOnTERM is a script without children: a shell that waits for a child's exec, which is stopped too, is not in the state
+// that isFrozen looks for.
+const exitsOnTERM = "trap 'exit 0' TERM; echo ready; while :; do :; done"
 
 func TestAFrozenProgram(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, p *script, cancel func()){
