@@ -26,8 +26,24 @@ type Group struct {
 	Seen, Runs int
 }
 
-// Confirmed reports whether the controller failed in this way more than once.
-func (g Group) Confirmed() bool { return g.Seen > 1 || len(g.Failures) > 1 }
+// Confirmed reports whether the controller failed in this way more than once. Runs that failed side by side do not confirm
+// each other: a machine that had no time for one of them had none for the others either.
+func (g Group) Confirmed() bool {
+	if g.Seen > 1 {
+		return true
+	}
+	for i, a := range g.Failures {
+		if slices.ContainsFunc(g.Failures[i+1:], func(b Outcome) bool { return !a.besides(b) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// besides reports whether the failing steps of two runs may have overlapped in time.
+func (o Outcome) besides(other Outcome) bool {
+	return o.FailedAt.Sub(other.FailedAt).Abs() < max(o.Duration, other.Duration)
+}
 
 // counts reports whether an outcome is a failure of the controller. One whose fault did not occur, or that could not be
 // run, says nothing about it.

@@ -43,8 +43,16 @@ func TestGroups(t *testing.T) {
 	require.Len(t, r.NotRun(), 1)
 }
 
-// A failure counts when it has been seen twice: in two plans, or in a plan that was repeated.
+// A failure counts when it has been seen twice: in two plans at different times, or in a plan that was repeated.
 func TestConfirmed(t *testing.T) {
+	at := func(seconds ...int) (outcomes []Outcome) {
+		for _, s := range seconds {
+			o := failed(Lost, "a")[0]
+			o.FailedAt, o.Duration = time.Unix(1e9+int64(s), 0), 30*time.Second
+			outcomes = append(outcomes, o)
+		}
+		return outcomes
+	}
 	for name, c := range map[string]struct {
 		outcomes   []Outcome
 		retried    []Verdict
@@ -53,6 +61,9 @@ func TestConfirmed(t *testing.T) {
 	}{
 		"in one plan":                        {failed(Lost, "a"), nil, false, 1, 1},
 		"in two plans":                       {failed(Lost, "a", "a"), nil, true, 1, 1},
+		"in two plans, side by side":         {at(0, 2), nil, false, 1, 1},
+		"in two plans, one after the other":  {at(0, 2, 40), nil, true, 1, 1},
+		"side by side and in a repeated one": {at(0, 2), []Verdict{Lost}, true, 2, 2},
 		"in one plan that was repeated":      {failed(Lost, "a"), []Verdict{Lost}, true, 2, 2},
 		"at the third repetition":            {failed(Lost, "a"), []Verdict{Passed, NotRun, Lost}, true, 2, 4},
 		"not in a repeated plan":             {failed(Lost, "a"), []Verdict{Passed, Passed, Passed}, false, 1, 4},
