@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"example.com/controllers/reboot"
+)
+
+// agentFlags are the flags of the agent.
+type agentFlags struct {
+	server
+	options         reboot.AgentOptions
+	bootID          string
+	rebootMethod    string
+	rebootCommand   string
+	sentinelFile    string
+	sentinelCommand string
+	sentinelEvery   time.Duration
+}
+
+func agentCommand() *cobra.Command {
+	f := &agentFlags{}
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run the agent, which reboots the machine it is on",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+	}
+	f.addFlags(cmd)
+	o, flags := &f.options, cmd.Flags()
+	flags.StringVar(&o.NodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of the Node that this machine is; default: NODE_NAME")
+	flags.StringVar(&f.bootID, "boot-id", "file:/proc/sys/kernel/random/boot_id", "where the boot ID comes from: file:`PATH`; init:DIRECTORY, for the start time of the machine's first process, such as init:/proc/1; or node, for what the kubelet reports")
+	flags.StringVar(&f.rebootMethod, "reboot-method", "logind", "how to reboot the machine: `logind`, command, or none for a dry run")
+	flags.StringVar(&f.rebootCommand, "reboot-command", "", "the `command` of --reboot-method command; its words are separated by spaces, and no shell runs it")
+	flags.StringVar(&f.sentinelFile, "sentinel-file", "", "`path` of a file that asks for a reboot while it exists, such as /var/run/reboot-required")
+	flags.StringVar(&f.sentinelCommand, "sentinel-command", "", "`command` that asks for a reboot when it exits with status 0, and does not with 1")
+	flags.DurationVar(&f.sentinelEvery, "sentinel-interval", time.Minute, "how often the sentinel is checked")
+	flags.DurationVar(&o.RebootRetry, "reboot-retry", 2*time.Minute, "how long the machine may take to go down before it is asked to reboot again")
+	flags.DurationVar(&o.Backoff, "backoff", time.Second, "wait before the first retry of a failed request; doubles with each further failure")
+	flags.DurationVar(&o.MaxBackoff, "max-backoff", time.Minute, "upper limit of that wait")
+	return cmd
+}
+
+// parse completes the options. client is for a boot ID that the kubelet reports.
+func (f *agentFlags) parse(client kubernetes.Interface) error {
+	source, argument, _ := strings.Cut(f.bootID, ":")
+	switch {
+	case source == "file" && filepath.IsAbs(argument):
+		f.options.BootID = reboot.KernelBootID(argument)
+	case source == "init" && filepath.IsAbs(argument):
+		f.options.BootID = reboot.InitBootID(argument)
+	case f.bootID == "node":
+		f.options.BootID = reboot.NodeBootID{Client: client, Node: f.options.NodeName}
+	default:
+		return fmt.Errorf("--boot-id is %q; it must be file:PATH, init:DIRECTORY or node", f.bootID)
+	}
+	command := strings.Fields(f.rebootCommand)
+	switch {
+	case f.rebootMethod == "command" && len(command) > 0:
+		f.options.Rebooter = reboot.Command(command)
+	case f.rebootMethod == "command":
+		return errors.New("--reboot-method is command, and --reboot-command is missing")
+	case len(command) > 0:
+		return fmt.Errorf("--reboot-command has no effect, because --reboot-method is %q; set it to command", f.rebootMethod)
+	case f.rebootMethod == "logind":
+		f.options.Rebooter = reboot.Logind{}
+	case f.rebootMethod == "none":
+		f.options.Rebooter = reboot.DryRun{}
+	default:
+		return fmt.Errorf("--reboot-method is %q; it must be logind, command or none", f.rebootMethod)
+	}
+	switch {
+	case f.sentinelFile != "" && f.sentinelCommand != "":
+		return errors.New("--sentinel-file and --sentinel-command exclude each other")
+	case f.sentinelFile != "" && !filepath.IsAbs(f.sentinelFile):
+		return fmt.Errorf("--sentinel-file is %q; it must be an absolute path", f.sentinelFile)
+	case f.sentinelEvery <= 0:
+		return fmt.Errorf("--sentinel-interval is %s; it must be greater than 0", f.sentinelEvery)
+	case f.sentinelFile != "" || f.sentinelCommand != "":
+		f.options.Sentinel = &reboot.Sentinel{File: f.sentinelFile, Command: strings.Fields(f.sentinelCommand), Interval: f.sentinelEvery}
+	}
+	return f.options.Validate()
+}
+
+func (f *agentFlags) run(ctx context.Context) error {
+	config, configErr := f.clientConfig()
+	if configErr != nil {
+		if err := f.parse(nil); err != nil {
+			return err
+		}
+		return configErr
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	if err := f.parse(client); err != nil {
+		return err
+	}
+	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "node", f.options.NodeName))
+	agent, err := reboot.NewAgent(ctx, client, f.options)
+	if err != nil {
+		return err
+	}
+	return f.serve(ctx, agent.Readyz, nil, agent.Run)
+}

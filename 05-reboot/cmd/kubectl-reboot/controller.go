@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"example.com/controllers/reboot"
+)
+
+// controllerFlags are the flags of the controller that need parsing.
+type controllerFlags struct {
+	server
+	options                      reboot.Options
+	maxUnavailable, maxPerDomain string
+	nodeSelector, blockingPods   string
+	days                         []string
+	start, end, zone             string
+	leaseDuration                time.Duration
+}
+
+func controllerCommand() *cobra.Command {
+	f := &controllerFlags{}
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Run the controller, which decides who may reboot and drains Nodes",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+	}
+	f.addFlags(cmd)
+	f.addPolicyFlags(cmd)
+	o, flags := &f.options, cmd.Flags()
+	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the ledger and of the Lease; default: POD_NAMESPACE")
+	flags.StringVar(&o.Ledger, "ledger", "reboot-ledger", "`name` of the ConfigMap that records the slots, and in which reboots are paused")
+	flags.StringVar(&o.OwnNode, "own-node", os.Getenv("NODE_NAME"), "`name` of the Node that the controller runs on, which goes last; default: NODE_NAME")
+	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 30*time.Minute, "how long a drain may take before it is given up")
+	flags.DurationVar(&o.AgentTimeout, "agent-timeout", 5*time.Minute, "how long the agent may take to act on a drained Node before the attempt is given up")
+	flags.DurationVar(&o.RebootTimeout, "reboot-timeout", 10*time.Minute, "how long a reboot may take before a Warning; its slot stays taken")
+	flags.DurationVar(&o.RetryInterval, "retry-interval", 5*time.Minute, "how long a Node waits after an attempt was given up; doubles with each failure")
+	flags.DurationVar(&o.MaxRetryInterval, "max-retry-interval", 2*time.Hour, "upper limit of that wait")
+	flags.BoolVar(&o.DeleteUnmanagedPods, "delete-unmanaged-pods", false, "also evict Pods that no controller owns, and that nobody will create again")
+	flags.IntVar(&o.Workers, "workers", 10, "`number` of Nodes to handle concurrently")
+	flags.DurationVar(&o.Backoff, "backoff", 100*time.Millisecond, "wait before the first retry of a failed request; doubles with each further failure")
+	flags.DurationVar(&o.MaxBackoff, "max-backoff", time.Minute, "upper limit of that wait")
+	flags.DurationVar(&o.Grace, "grace", 10*time.Second, "how long requests may continue after SIGTERM")
+	flags.DurationVar(&f.leaseDuration, "lease-duration", 15*time.Second, "how long the Lease of a controller that is gone keeps the next one waiting; 0 to run without a Lease")
+	return cmd
+}
+
+// addPolicyFlags adds the flags that say who may reboot. "kubectl reboot why" has them, too.
+func (f *controllerFlags) addPolicyFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.maxUnavailable, "max-unavailable", "1", "how many selected Nodes may be unavailable at the same time: a `number`, or a percentage, rounded up")
+	flags.StringVar(&f.options.TopologyKey, "topology-key", "", "`label`, such as topology.kubernetes.io/zone, for each of whose values --max-unavailable-per-domain holds")
+	flags.StringVar(&f.maxPerDomain, "max-unavailable-per-domain", "1", "how many selected Nodes with the same value of --topology-key may be unavailable: a `number`, or a percentage, rounded up")
+	flags.StringVar(&f.nodeSelector, "node-selector", "", "label `selector` of the Nodes that are counted and may be rebooted; default: all")
+	flags.StringVar(&f.blockingPods, "blocking-pods", "", "label `selector` of Pods, in all namespaces, whose Nodes are not rebooted while they run; default: none")
+	flags.StringSliceVar(&f.days, "reboot-days", nil, "`days` of the week on which the window begins, such as mon,tue; default: all")
+	flags.StringVar(&f.start, "start-time", "", "`time` of day at which the window begins, such as 22:00; default: no window")
+	flags.StringVar(&f.end, "end-time", "", "`time` of day at which the window ends; no Node is admitted after it")
+	flags.StringVar(&f.zone, "time-zone", "UTC", "time `zone` of the window, such as Europe/Berlin")
+}
+
+// policy parses the policy's flags. The errors name the flag.
+func (f *controllerFlags) policy() (p reboot.Policy, err error) {
+	p = f.options.Policy
+	if p.MaxUnavailable, err = reboot.ParseMaxUnavailable(f.maxUnavailable); err != nil {
+		return p, fmt.Errorf("--max-unavailable: %w", err)
+	}
+	if p.MaxPerDomain, err = reboot.ParseMaxUnavailable(f.maxPerDomain); err != nil {
+		return p, fmt.Errorf("--max-unavailable-per-domain: %w", err)
+	}
+	if p.Selector, err = labels.Parse(f.nodeSelector); err != nil {
+		return p, fmt.Errorf("--node-selector: %w", err)
+	}
+	switch {
+	case f.start != "" && f.end != "":
+		p.Window, err = reboot.ParseWindow(f.days, f.start, f.end, f.zone)
+	case f.start != "" || f.end != "":
+		err = errors.New("--start-time and --end-time are needed both")
+	case len(f.days) > 0:
+		p.Window, err = reboot.ParseWindow(f.days, "00:00", "24:00", f.zone)
+	}
+	return p, err
+}
+
+// parse completes the options.
+func (f *controllerFlags) parse() (err error) {
+	if f.options.Policy, err = f.policy(); err != nil {
+		return err
+	}
+	if f.blockingPods != "" {
+		if f.options.BlockingPods, err = labels.Parse(f.blockingPods); err != nil {
+			return fmt.Errorf("--blocking-pods: %w", err)
+		}
+	}
+	if f.leaseDuration != 0 && f.leaseDuration < time.Second {
+		return fmt.Errorf("--lease-duration is %s; it must be at least 1s, or 0 to run without a Lease", f.leaseDuration)
+	}
+	return f.options.Validate()
+}
+
+func (f *controllerFlags) run(ctx context.Context) error {
+	if err := f.parse(); err != nil {
+		return err
+	}
+	config, err := f.clientConfig()
+	if err != nil {
+		return err
+	}
+	// The number of workers limits the load, and the API server's priority and fairness protects the API server.
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	if err := checkNamespace(ctx, client, config.Host, f.options.Namespace); err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before there was anything to do
+		}
+		return err
+	}
+	controller, err := reboot.New(ctx, client, f.options)
+	if err != nil {
+		return err
+	}
+	return f.serve(ctx, controller.Readyz, []prometheus.Collector{controller.Metrics()}, func(ctx context.Context) error {
+		if f.leaseDuration == 0 {
+			return controller.Run(ctx)
+		}
+		return f.lead(ctx, client, controller)
+	})
+}
+
+// lead runs the controller while it holds the Lease. It returns when ctx is cancelled, or with an error when the Lease is
+// lost: a controller cannot start again, so its process does.
+func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface, controller *reboot.Controller) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	// The Lease is released after the controller has ended, so that there are never two.
+	leaseCtx, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	var runErr error
+	led := make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: f.options.Namespace, Name: "reboot-controller"},
+			Client:     client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+		},
+		LeaseDuration: f.leaseDuration, RenewDeadline: f.leaseDuration * 2 / 3, RetryPeriod: f.leaseDuration / 6,
+		ReleaseOnCancel: true,
+		Name:            "reboot-controller",
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(leading context.Context) {
+				defer close(led)
+				defer release()
+				work, cancel := context.WithCancel(leading)
+				defer cancel()
+				defer context.AfterFunc(ctx, cancel)()
+				runErr = controller.Run(work)
+			},
+			OnStoppedLeading: func() {},
+			OnNewLeader: func(identity string) {
+				klog.FromContext(ctx).Info("Leader elected", "identity", identity)
+			},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() {
+		if !elector.IsLeader() {
+			release()
+		}
+	})()
+	elector.Run(leaseCtx)
+	select {
+	case <-led:
+	default:
+		if ctx.Err() != nil {
+			return nil // it never led
+		}
+		<-led
+	}
+	if ctx.Err() == nil {
+		return errors.Join(runErr, errors.New("lost the Lease to another controller, or could not renew it"))
+	}
+	return runErr
+}
+
+// checkNamespace returns an error if the API server does not answer or the namespace does not exist. Informers would report
+// neither: they retry forever.
+func checkNamespace(ctx context.Context, client kubernetes.Interface, host, namespace string) error {
+	_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("namespace %q does not exist on %s; create it, or choose another with --namespace", namespace, host)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("not allowed to get namespace %q; does it exist, and is manifests/rbac.yaml applied there? %w", namespace, err)
+	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
+		return fmt.Errorf("get namespace %q from %s: %w", namespace, host, err)
+	}
+	return fmt.Errorf("the API server at %s does not answer; is the address right, and is it running? %w", host, err)
+}

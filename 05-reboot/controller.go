@@ -1,0 +1,291 @@
+// Package reboot reboots the Nodes of a cluster one after another. It has two parts that talk to each other through
+// annotations of the Nodes, see [PhaseOf]: one [Controller] for the cluster, which decides which Node may reboot next and
+// drains it, and on each Node an [Agent], which reboots the machine and proves that it did.
+//
+//   - There are never more Nodes unavailable than [Policy] allows, whoever else acts at the same time.
+//   - Every process may be killed between any two requests. The annotations say how to go on.
+//   - A reboot is over when the boot ID has changed, and not before.
+//   - What somebody else cordoned stays cordoned.
+package reboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// admission is the key under which it is decided who is next. All other keys are names of Nodes.
+const admission = ""
+
+// Controller admits and drains Nodes. Run must be called at most once.
+type Controller struct {
+	Options
+	client   kubernetes.Interface
+	nodes    coreinformers.TypedNodeInformer
+	lister   listers.NodeLister
+	blockers listers.PodLister // nil if no Pods forbid reboots
+	drainer  *drainer
+	factory  []informers.SharedInformerFactory
+	queue    workqueue.TypedRateLimitingInterface[string]
+
+	recorder    events.EventRecorder
+	broadcaster events.EventBroadcaster
+	told        *told // what Events have been written about each Node
+	metrics     *metrics
+	ready       atomic.Bool
+}
+
+// New returns a controller that makes no request before Run is called.
+func New(ctx context.Context, client kubernetes.Interface, options Options) (*Controller, error) {
+	logger := klog.FromContext(ctx)
+	nodeFactory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(strip))
+	ledgerFactory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(options.Namespace),
+		informers.WithTweakListOptions(func(list *metav1.ListOptions) {
+			list.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, options.Ledger).String()
+		}))
+	c := &Controller{
+		Options: options,
+		client:  client,
+		nodes:   nodeFactory.Core().V1().Nodes(),
+		drainer: newDrainer(client, options.DeleteUnmanagedPods),
+		factory: []informers.SharedInformerFactory{nodeFactory, ledgerFactory},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](options.Backoff, options.MaxBackoff),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes"}),
+		broadcaster: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
+		told:        newTold(),
+	}
+	c.lister = c.nodes.Lister()
+	c.metrics = newMetrics(c.lister)
+	c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, "reboot-controller")
+
+	_, err := c.nodes.TypedInformer().AddTypedEventHandler(coreinformers.NodeHandlerFuncs{
+		AddFunc: func(node *corev1.Node) { c.enqueue(node.Name) },
+		UpdateFunc: func(old, node *corev1.Node) {
+			c.metrics.observe(old, node)
+			if concerns(old, node) {
+				c.enqueue(node.Name)
+			}
+		},
+		DeleteFunc: func(node coreinformers.DeletedNode) { c.enqueue(node.GetObjectName().Name) },
+	}, cache.HandlerOptions{Logger: &logger})
+	if err != nil {
+		return nil, err
+	}
+	decide := func(any) { c.queue.Add(admission) }
+	_, err = ledgerFactory.Core().V1().ConfigMaps().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: decide, UpdateFunc: func(_, configMap any) { decide(configMap) }, DeleteFunc: decide,
+	})
+	if err != nil || options.BlockingPods == nil {
+		return c, err
+	}
+	podFactory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(list *metav1.ListOptions) {
+		list.LabelSelector = options.BlockingPods.String()
+	}))
+	c.factory, c.blockers = append(c.factory, podFactory), podFactory.Core().V1().Pods().Lister()
+	_, err = podFactory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: decide, UpdateFunc: func(_, pod any) { decide(pod) }, DeleteFunc: decide,
+	})
+	return c, err
+}
+
+// strip removes what the controller does not read from a Node before it is cached: mostly the list of images.
+func strip(object any) (any, error) {
+	if node, ok := object.(*corev1.Node); ok {
+		node.ManagedFields = nil
+		node.Status = corev1.NodeStatus{Conditions: node.Status.Conditions, NodeInfo: node.Status.NodeInfo}
+	}
+	return object, nil
+}
+
+// concerns reports whether the controller depends on what has changed. Mostly it is a heartbeat of the kubelet.
+func concerns(old, node *corev1.Node) bool {
+	return isReady(old) != isReady(node) || old.Spec.Unschedulable != node.Spec.Unschedulable || old.UID != node.UID ||
+		!maps.Equal(old.Annotations, node.Annotations) || !maps.Equal(old.Labels, node.Labels)
+}
+
+// enqueue adds a Node to the queue. What changes on one Node may free a slot for another.
+func (c *Controller) enqueue(name string) {
+	c.queue.Add(name)
+	c.queue.Add(admission)
+}
+
+// Run works until ctx is cancelled, and returns when no goroutine of the controller is left.
+func (c *Controller) Run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	// A request that has begun may take Grace to end.
+	workCtx, cancelWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelWork()
+	if err := c.broadcaster.StartRecordingToSinkWithContext(workCtx); err != nil {
+		return fmt.Errorf("start recording Events: %w", err)
+	}
+	defer c.broadcaster.Shutdown()
+	for _, factory := range c.factory {
+		factory.StartWithContext(ctx)
+		defer factory.Shutdown()
+	}
+	for _, factory := range c.factory {
+		if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
+			c.queue.ShutDown()
+			return nil // ctx was cancelled first
+		}
+	}
+	c.ready.Store(true)
+	logger.Info("Caches synced", "workers", c.Workers)
+	var workers sync.WaitGroup
+	for range c.Workers {
+		workers.Go(func() {
+			for c.processNextWorkItem(workCtx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	c.ready.Store(false)
+	timer := time.AfterFunc(c.Grace, cancelWork)
+	defer timer.Stop()
+	c.queue.ShutDownWithDrain()
+	c.queue.ShutDown() // drops the keys whose delay is not over
+	workers.Wait()
+	logger.Info("Stopped")
+	return nil
+}
+
+// processNextWorkItem handles the next key. It returns false when the queue is shut down and empty.
+func (c *Controller) processNextWorkItem(ctx context.Context) bool {
+	key, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(key) // until then, no other worker gets the key: decisions are made one at a time
+	var again time.Duration
+	var err error
+	if key == admission {
+		again, err = c.admit(ctx)
+	} else {
+		ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "node", key))
+		again, err = c.reconcile(ctx, key)
+	}
+	switch {
+	case err == nil:
+		c.queue.Forget(key)
+		if again > 0 {
+			c.queue.AddAfter(key, again)
+		}
+	case apierrors.IsConflict(err):
+		// Somebody else was first. The watch brings the new object, or has brought it.
+		klog.FromContext(ctx).V(2).Info("Changed meanwhile, trying again", "err", err)
+		c.queue.AddRateLimited(key)
+	default:
+		klog.FromContext(ctx).Error(err, "Failed, requeueing with backoff", "key", key, "failures", c.queue.NumRequeues(key)+1)
+		c.queue.AddRateLimited(key)
+	}
+	return true
+}
+
+// admit admits as many Nodes as there are free slots. It returns when the time may change the decision.
+func (c *Controller) admit(ctx context.Context) (again time.Duration, err error) {
+	nodes, err := c.lister.List(labels.Everything())
+	if err != nil {
+		return 0, err
+	}
+	if again, any := c.decide(State{Nodes: nodes}, func(*corev1.Node) {}); !any {
+		return again, nil // without a request
+	}
+	// First read the ledger, which is current, and then the cache, which may be older: a Node that has been admitted
+	// meanwhile is in the one, if it is not yet in the other.
+	ledger, err := readLedger(ctx, c.client, c.Namespace, c.Ledger)
+	if err != nil {
+		return 0, err
+	}
+	cacheVersion := c.nodes.Informer().GetStore().LastStoreSyncResourceVersion()
+	if nodes, err = c.lister.List(labels.Everything()); err != nil {
+		return 0, err
+	}
+	admitted := ledger.settle(nodes, cacheVersion)
+	again, any := c.decide(State{Nodes: nodes, Slots: ledger.names(), Paused: ledger.paused}, func(node *corev1.Node) {
+		ledger.slots[node.Name] = node.ResourceVersion
+		admitted = append(admitted, node)
+	})
+	if any {
+		if err := ledger.save(ctx, c.client); err != nil {
+			return 0, err
+		}
+	}
+	var errs []error
+	for _, node := range admitted {
+		errs = append(errs, c.startDrain(ctx, node))
+	}
+	return again, errors.Join(errs...)
+}
+
+// decide calls admit for each Node that is admitted, and says whether there is any. again is when the time may change the
+// decision.
+func (c *Controller) decide(state State, admit func(*corev1.Node)) (again time.Duration, any bool) {
+	state.Now, state.Blockers = time.Now(), c.blocking()
+	for _, d := range Decide(state, c.Policy) {
+		switch {
+		case d.Reason == Admitted:
+			admit(d.Node)
+			any = true
+		case d.Reason == NotSelected || d.Reason == Blocked: // the other reasons concern all Nodes: see "kubectl reboot why"
+			c.tell(d.Node, corev1.EventTypeWarning, "RebootRefused", "Admit", string(d.Reason), "Not rebooting now: %s", d.Message)
+		}
+		if wait := d.Again.Sub(state.Now); !d.Again.IsZero() && (again == 0 || wait < again) {
+			again = max(wait, time.Second)
+		}
+	}
+	return again, any
+}
+
+// reconcile moves one Node on to its next phase, if it is the controller's turn.
+func (c *Controller) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
+	node, err := c.lister.Get(name)
+	if apierrors.IsNotFound(err) {
+		c.told.forget(name)
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	since := time.Since(timeOf(node, SinceAnnotation))
+	switch phase := PhaseOf(node); {
+	case phase == Draining && !node.Spec.Unschedulable:
+		return 0, c.cordonAgain(ctx, node)
+	case phase == Draining:
+		return c.drain(ctx, node)
+	case phase == Approved && !node.Spec.Unschedulable:
+		return 0, c.cordonAgain(ctx, node)
+	case phase == Approved && since >= c.AgentTimeout:
+		return 0, c.giveUp(ctx, node, "AgentTimeout", fmt.Sprintf("the agent has not acted for %s", c.AgentTimeout))
+	case phase == Approved:
+		return c.AgentTimeout - since, nil
+	case phase == InProgress && since >= c.RebootTimeout:
+		c.tell(node, corev1.EventTypeWarning, "RebootTimeout", "Reboot", node.Annotations[InProgressAnnotation],
+			"The machine has not started with another boot ID for %s; the Node stays cordoned and keeps its slot", c.RebootTimeout)
+		return 0, nil
+	case phase == InProgress:
+		return c.RebootTimeout - since, nil
+	case phase == Cancelled:
+		return 0, c.cancel(ctx, node)
+	}
+	return 0, nil
+}

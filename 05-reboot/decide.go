@@ -1,0 +1,223 @@
+package reboot
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Policy says which Nodes may be unavailable at the same time, and when.
+type Policy struct {
+	// MaxUnavailable is how many Nodes may be unavailable at the same time: a number, or a percentage of the selected
+	// Nodes, rounded up as for a DaemonSet.
+	MaxUnavailable intstr.IntOrString
+	// TopologyKey is a label, such as topology.kubernetes.io/zone, for whose values MaxPerDomain holds one by one. "" for
+	// no such limit. Nodes without the label share a domain.
+	TopologyKey  string
+	MaxPerDomain intstr.IntOrString
+	// Selector selects the Nodes that are counted and may be rebooted.
+	Selector labels.Selector
+	// OwnNode is the Node that the controller runs on, which goes last; "" if unknown.
+	OwnNode string
+	// Window says when Nodes are admitted; nil for always.
+	Window *Window
+}
+
+// State is the cluster as the decision sees it.
+type State struct {
+	Nodes []*corev1.Node
+	// Slots names the Nodes that the ledger counts as admitted, whether or not they already show it.
+	Slots map[string]bool
+	// Blockers names, for each Node on which there is one, a Pod that forbids a reboot.
+	Blockers map[string]string
+	Paused   bool
+	Now      time.Time
+}
+
+// Reason says why a Node is, or is not, admitted.
+type Reason string
+
+const (
+	Admitted      Reason = "Admitted"
+	NotSelected   Reason = "NotSelected"
+	Paused        Reason = "Paused"
+	OutsideWindow Reason = "OutsideWindow"
+	RetryLater    Reason = "RetryLater"
+	Blocked       Reason = "Blocked"
+	BudgetFull    Reason = "BudgetFull"
+	DomainFull    Reason = "DomainFull"
+)
+
+// Decision is about one Node that needs a reboot.
+type Decision struct {
+	Node    *corev1.Node
+	Reason  Reason
+	Message string    // why, in a sentence; "" if the Node is admitted
+	Again   time.Time // when time alone may change the decision; zero for never
+}
+
+// Decide says of each Node that waits for a reboot whether it is admitted now, in the order in which they are considered:
+// the Node whose last attempt is the longest ago first, so that every Node's turn comes. It has no effects.
+func Decide(state State, policy Policy) []Decision {
+	b := newBudget(state, policy)
+	var decisions []Decision
+	for _, node := range candidates(state.Nodes, state.Slots, policy.OwnNode) {
+		d := decide(node, state, policy, b)
+		d.Node = node
+		if d.Reason == Admitted {
+			b.take(node)
+		}
+		decisions = append(decisions, d)
+	}
+	return decisions
+}
+
+// candidates returns the Nodes that wait to be admitted, in order.
+func candidates(nodes []*corev1.Node, slots map[string]bool, ownNode string) []*corev1.Node {
+	var waiting []*corev1.Node
+	for _, node := range nodes {
+		if PhaseOf(node) == Needed && !slots[node.Name] && node.DeletionTimestamp == nil {
+			waiting = append(waiting, node)
+		}
+	}
+	rank := func(node *corev1.Node) int {
+		if node.Name == ownNode {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(waiting, func(a, b *corev1.Node) int {
+		return cmp.Or(rank(a)-rank(b), timeOf(a, LastAttemptAnnotation).Compare(timeOf(b, LastAttemptAnnotation)), strings.Compare(a.Name, b.Name))
+	})
+	return waiting
+}
+
+func decide(node *corev1.Node, state State, policy Policy, b *budget) Decision {
+	if !policy.Selector.Matches(labels.Set(node.Labels)) {
+		return Decision{Reason: NotSelected, Message: fmt.Sprintf("--node-selector %s does not select it", policy.Selector)}
+	}
+	if state.Paused {
+		return Decision{Reason: Paused, Message: "all reboots are paused"}
+	}
+	if w := policy.Window; w != nil && !w.Contains(state.Now) {
+		next := w.Next(state.Now)
+		return Decision{Reason: OutsideWindow, Message: fmt.Sprintf("the next window begins at %s", next.Format("Mon 2006-01-02 15:04 MST")), Again: next}
+	}
+	if retry := timeOf(node, RetryAfterAnnotation); state.Now.Before(retry) {
+		return Decision{Reason: RetryLater, Message: fmt.Sprintf("the last attempt failed; it is retried at %s", formatTime(retry)), Again: retry}
+	}
+	if pod, ok := state.Blockers[node.Name]; ok {
+		return Decision{Reason: Blocked, Message: fmt.Sprintf("Pod %s forbids it", pod)}
+	}
+	return b.check(node)
+}
+
+// budget counts the unavailable Nodes.
+type budget struct {
+	policy      Policy
+	all         count            // of the cluster
+	domains     map[string]count // by the value of the topology label
+	unavailable map[string]bool  // by the name of the Node
+}
+
+// count is about the cluster, or about one domain.
+type count struct {
+	nodes       int
+	unavailable int // not ready, or admitted
+	admitted    int
+}
+
+// newBudget counts the selected Nodes, and those that hold a slot although they are not selected any more.
+func newBudget(state State, policy Policy) *budget {
+	b := &budget{policy: policy, domains: map[string]count{}, unavailable: map[string]bool{}}
+	for _, node := range state.Nodes {
+		admitted := PhaseOf(node).holdsSlot() || state.Slots[node.Name]
+		if !admitted && !policy.Selector.Matches(labels.Set(node.Labels)) {
+			continue
+		}
+		var c count
+		c.nodes = 1
+		if admitted {
+			c.admitted = 1
+		}
+		if admitted || !isReady(node) {
+			c.unavailable = 1
+			b.unavailable[node.Name] = true
+		}
+		b.add(node, c)
+	}
+	// A Node in the ledger that is not in the cache yet holds a slot as well. Its domain is not known.
+	for name := range state.Slots {
+		if !slices.ContainsFunc(state.Nodes, func(n *corev1.Node) bool { return n.Name == name }) {
+			b.all.unavailable++
+			b.all.admitted++
+		}
+	}
+	return b
+}
+
+func (b *budget) add(node *corev1.Node, c count) {
+	b.all = b.all.plus(c)
+	if b.policy.TopologyKey != "" {
+		domain := node.Labels[b.policy.TopologyKey]
+		b.domains[domain] = b.domains[domain].plus(c)
+	}
+}
+
+func (c count) plus(d count) count {
+	return count{c.nodes + d.nodes, c.unavailable + d.unavailable, c.admitted + d.admitted}
+}
+
+// check says whether there is a free slot for a Node that holds none.
+func (b *budget) check(node *corev1.Node) Decision {
+	if !b.all.allows(b.policy.MaxUnavailable, b.unavailable[node.Name]) {
+		return Decision{Reason: BudgetFull, Message: fmt.Sprintf("%s; --max-unavailable is %s", b.all, b.policy.MaxUnavailable.String())}
+	}
+	if b.policy.TopologyKey == "" {
+		return Decision{Reason: Admitted}
+	}
+	domain := node.Labels[b.policy.TopologyKey]
+	if c := b.domains[domain]; !c.allows(b.policy.MaxPerDomain, b.unavailable[node.Name]) {
+		return Decision{Reason: DomainFull, Message: fmt.Sprintf("with %s=%s: %s; --max-unavailable-per-domain is %s", b.policy.TopologyKey, domain, c, b.policy.MaxPerDomain.String())}
+	}
+	return Decision{Reason: Admitted}
+}
+
+// take gives the Node a slot.
+func (b *budget) take(node *corev1.Node) {
+	c := count{admitted: 1}
+	if !b.unavailable[node.Name] {
+		c.unavailable = 1
+		b.unavailable[node.Name] = true
+	}
+	b.add(node, c)
+}
+
+// allows reports whether one more Node may be admitted. A Node that is unavailable already has its slot, and does not
+// wait for itself; but no more than the limit of them are admitted at a time.
+func (c count) allows(limit intstr.IntOrString, alreadyUnavailable bool) bool {
+	most := scale(limit, c.nodes)
+	if alreadyUnavailable {
+		return c.admitted < most
+	}
+	return c.unavailable < most
+}
+
+func (c count) String() string {
+	return fmt.Sprintf("%d of %d Nodes are unavailable", c.unavailable, c.nodes)
+}
+
+// scale returns a limit as a number of Nodes, and rounds percentages up. The limit has been validated.
+func scale(limit intstr.IntOrString, nodes int) int {
+	most, err := intstr.GetScaledValueFromIntOrPercent(&limit, nodes, true)
+	if err != nil {
+		return 0
+	}
+	return most
+}

@@ -1,0 +1,70 @@
+package reboot
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// tell writes an Event about a Node, unless the last one with this reason had the same key: what has not changed since is
+// not told again.
+func (c *Controller) tell(node *corev1.Node, eventType, reason, action, key, format string, args ...any) {
+	if !c.told.isNew(node.Name, reason, key) {
+		return
+	}
+	if reason == "RebootTimeout" {
+		c.metrics.failures.WithLabelValues(reason).Inc()
+	}
+	c.recorder.Eventf(node, nil, eventType, reason, action, format, args...)
+}
+
+// blocking returns, for each Node, a running Pod that forbids its reboot.
+func (c *Controller) blocking() map[string]string {
+	blocking := map[string]string{}
+	if c.blockers == nil {
+		return blocking
+	}
+	pods, err := c.blockers.List(labels.Everything())
+	if err != nil {
+		return blocking
+	}
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if name := pod.Namespace + "/" + pod.Name; blocking[pod.Spec.NodeName] == "" || name < blocking[pod.Spec.NodeName] {
+			blocking[pod.Spec.NodeName] = name
+		}
+	}
+	return blocking
+}
+
+// told remembers what has been told about each Node, by reason.
+type told struct {
+	mu   sync.Mutex
+	last map[string]map[string]string
+}
+
+func newTold() *told { return &told{last: map[string]map[string]string{}} }
+
+// isNew reports whether the key differs from the last one for the Node and the reason, and remembers it.
+func (t *told) isNew(node, reason, key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last, ok := t.last[node][reason]; ok && last == key {
+		return false
+	}
+	if t.last[node] == nil {
+		t.last[node] = map[string]string{}
+	}
+	t.last[node][reason] = key
+	return true
+}
+
+// forget removes what has been told about a Node.
+func (t *told) forget(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.last, node)
+}

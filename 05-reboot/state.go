@@ -1,0 +1,183 @@
+package reboot
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Prefix is the prefix of all annotations below.
+const Prefix = "reboot.controllers.example.com/"
+
+// The annotations with which the administrator, the controller and the agent of a Node talk to each other. A process may
+// die at any moment, so whatever the next one must know is in them.
+const (
+	// NeededAnnotation asks for a reboot. Its value says why, and may be empty. Removing it cancels the reboot, until the
+	// Node has been drained.
+	NeededAnnotation = Prefix + "reboot-needed"
+	// NowAnnotation tells the agent to reboot. The controller moves the value of NeededAnnotation here when the Node has
+	// been drained. Removing it cancels the reboot, until the agent has seen it.
+	NowAnnotation = Prefix + "reboot-now"
+	// InProgressAnnotation says that the agent is rebooting the machine. Its value is the boot ID before the reboot.
+	InProgressAnnotation = Prefix + "reboot-in-progress"
+
+	// AdmittedAnnotation marks a Node that the controller has admitted, and holds the time: RFC 3339, in UTC.
+	AdmittedAnnotation = Prefix + "admitted"
+	// CordonedAnnotation says that the controller cordoned the Node, so it is uncordoned at the end. A Node that somebody
+	// else had cordoned before stays cordoned.
+	CordonedAnnotation = Prefix + "cordoned"
+	// SinceAnnotation holds the time of the last transition to another phase.
+	SinceAnnotation = Prefix + "since"
+	// LastAttemptAnnotation holds the time at which the last attempt ended, with a reboot or without.
+	LastAttemptAnnotation = Prefix + "last-attempt"
+	// FailuresAnnotation holds the number of attempts in a row that ended without a reboot.
+	FailuresAnnotation = Prefix + "failures"
+	// RetryAfterAnnotation holds the time before which the Node is not admitted again.
+	RetryAfterAnnotation = Prefix + "retry-after"
+	// SentinelIgnoredAnnotation says that the sentinel of the machine still asked for a reboot when the last one was over or
+	// cancelled. It is ignored until it has stopped to ask, or the machine would reboot again and again.
+	SentinelIgnoredAnnotation = Prefix + "sentinel-ignored"
+)
+
+// Phase is where a Node is on its way to a reboot.
+type Phase string
+
+const (
+	Idle       Phase = "Idle"       // nobody has asked for a reboot
+	Needed     Phase = "Needed"     // waits to be admitted
+	Draining   Phase = "Draining"   // admitted and cordoned; its Pods are being evicted
+	Approved   Phase = "Approved"   // drained; waits for the agent
+	InProgress Phase = "InProgress" // the agent has recorded the boot ID and reboots
+	Cancelled  Phase = "Cancelled"  // the request was withdrawn after the Node had been admitted
+)
+
+// Phases are all phases, in the order in which a Node passes through them.
+var Phases = []Phase{Idle, Needed, Draining, Approved, InProgress, Cancelled}
+
+// PhaseOf returns the phase of a Node. It depends only on which annotations there are. A reboot-now on a Node that was
+// never admitted did not come from the controller, and means nothing.
+func PhaseOf(node *corev1.Node) Phase {
+	has := func(annotation string) bool { _, ok := node.Annotations[annotation]; return ok }
+	switch {
+	case has(InProgressAnnotation):
+		return InProgress
+	case has(AdmittedAnnotation) && has(NowAnnotation):
+		return Approved
+	case has(AdmittedAnnotation) && has(NeededAnnotation):
+		return Draining
+	case has(AdmittedAnnotation):
+		return Cancelled
+	case has(NeededAnnotation):
+		return Needed
+	}
+	return Idle
+}
+
+// holdsSlot reports whether a Node in this phase counts as unavailable because of the controller.
+func (p Phase) holdsSlot() bool { return p != Idle && p != Needed }
+
+// Transition is one way in which the phase of a Node changes.
+type Transition struct {
+	From, To Phase
+	By       string // "administrator", "controller" or "agent"
+	When     string
+}
+
+// Transitions are all there are. Each is one conditional write: it fails if the Node has changed since it was read.
+// The diagram in the README is drawn from this table.
+var Transitions = []Transition{
+	{Idle, Needed, "administrator", "annotates the Node with reboot-needed; so does the agent, for its sentinel"},
+	{Needed, Idle, "administrator", "removes reboot-needed"},
+	{Needed, Draining, "controller", "has a free slot: cordons the Node"},
+	{Draining, Approved, "controller", "no Pod is left to evict: writes reboot-now"},
+	{Draining, Needed, "controller", "the drain took too long: uncordons the Node, retries later"},
+	{Draining, Cancelled, "administrator", "removes reboot-needed"},
+	{Approved, Draining, "controller", "somebody uncordoned the Node: cordons and drains it again"},
+	{Approved, Needed, "controller", "the agent does not act: uncordons the Node, retries later"},
+	{Approved, Cancelled, "administrator", "removes reboot-now"},
+	{Approved, InProgress, "agent", "records the boot ID"},
+	{InProgress, Idle, "agent", "the boot ID has changed: uncordons the Node"},
+	{InProgress, Needed, "agent", "the same, and a reboot was asked for again meanwhile"},
+	{Cancelled, Idle, "controller", "uncordons the Node"},
+	{Cancelled, Draining, "administrator", "annotates the Node again before the controller has seen it"},
+}
+
+// change is what a transition writes. A nil value removes the annotation.
+type change struct {
+	annotations   map[string]*string
+	unschedulable *bool // nil leaves the Node as it is
+}
+
+// set returns a change that sets an annotation.
+func (c change) set(annotation, value string) change {
+	c.annotations[annotation] = &value
+	return c
+}
+
+// remove returns a change that removes annotations.
+func (c change) remove(annotations ...string) change {
+	for _, annotation := range annotations {
+		c.annotations[annotation] = nil
+	}
+	return c
+}
+
+func newChange() change { return change{annotations: map[string]*string{}} }
+
+// end returns the change that ends an attempt: the slot is free, and the Node is schedulable again if we cordoned it.
+func end(node *corev1.Node, now time.Time) change {
+	c := newChange().remove(NowAnnotation, InProgressAnnotation, AdmittedAnnotation, CordonedAnnotation, SinceAnnotation).
+		set(LastAttemptAnnotation, formatTime(now))
+	if _, ours := node.Annotations[CordonedAnnotation]; ours {
+		c.unschedulable = new(false)
+	}
+	return c
+}
+
+// write changes a Node, on the condition that it is still the one that was read, and unchanged: otherwise the error is a
+// Conflict. It is a patch because an update would drop the fields that are newer than our client library.
+func write(ctx context.Context, client kubernetes.Interface, node *corev1.Node, c change) (*corev1.Node, error) {
+	object := map[string]any{"metadata": map[string]any{
+		"uid": node.UID, "resourceVersion": node.ResourceVersion, "annotations": c.annotations,
+	}}
+	if c.unschedulable != nil {
+		object["spec"] = map[string]any{"unschedulable": *c.unschedulable}
+	}
+	patch, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("change Node %s: %w", node.Name, err)
+	}
+	changed, err := client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("change Node %s: %w", node.Name, err)
+	}
+	return changed, nil
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// timeOf returns the time in an annotation; the zero time if there is none, or none that can be read.
+func timeOf(node *corev1.Node, annotation string) time.Time {
+	t, err := time.Parse(time.RFC3339, node.Annotations[annotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// isReady reports whether a Node's kubelet says that it is ready. While nobody hears from the kubelet, the condition is
+// Unknown, and a Node whose kubelet has not said anything yet has no condition at all.
+func isReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,130 @@
+package reboot
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// startDrain moves a Node that is in the ledger from Needed to Draining.
+func (c *Controller) startDrain(ctx context.Context, node *corev1.Node) error {
+	now := formatTime(time.Now())
+	change := newChange().set(AdmittedAnnotation, now).set(SinceAnnotation, now)
+	if !node.Spec.Unschedulable {
+		change = change.set(CordonedAnnotation, "true")
+		change.unschedulable = new(true)
+	}
+	if _, err := write(ctx, c.client, node, change); err != nil {
+		return ignoreNotFound(err)
+	}
+	klog.FromContext(ctx).Info("Admitted, draining", "node", node.Name)
+	c.tell(node, corev1.EventTypeNormal, "RebootAdmitted", "Drain", "", "Cordoned, and draining for a reboot")
+	return nil
+}
+
+// drain moves a Node from Draining to Approved, or back to Needed if that takes too long.
+func (c *Controller) drain(ctx context.Context, node *corev1.Node) (again time.Duration, err error) {
+	admitted := timeOf(node, AdmittedAnnotation)
+	left := c.DrainTimeout - time.Since(admitted)
+	waiting, again, err := c.drainer.step(ctx, node.Name)
+	switch {
+	case left <= 0 && err != nil:
+		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %v", c.DrainTimeout, err))
+	case left <= 0 && waiting != "":
+		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, waiting))
+	case err != nil:
+		return 0, err
+	case waiting != "":
+		if again == evictionRetry {
+			c.tell(node, corev1.EventTypeWarning, "DrainWaiting", "Drain", node.Annotations[AdmittedAnnotation], "%s", waiting)
+		}
+		return min(again, left), nil
+	}
+	return c.approve(ctx, node.Name)
+}
+
+// approve tells the agent to reboot. A Node that was uncordoned a moment ago may have got new Pods, so the order matters:
+// read the Node, find it cordoned and empty, and write on the condition that it has not changed since it was read.
+func (c *Controller) approve(ctx context.Context, name string) (again time.Duration, err error) {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read Node %s: %w", name, err)
+	}
+	if PhaseOf(node) != Draining || !node.Spec.Unschedulable {
+		return 0, nil // the watch brings it
+	}
+	if waiting, again, err := c.drainer.step(ctx, name); err != nil || waiting != "" {
+		return again, err
+	}
+	approved := newChange().remove(NeededAnnotation).set(NowAnnotation, node.Annotations[NeededAnnotation]).
+		set(SinceAnnotation, formatTime(time.Now()))
+	if _, err := write(ctx, c.client, node, approved); err != nil {
+		return 0, ignoreNotFound(err)
+	}
+	klog.FromContext(ctx).Info("Drained, the agent may reboot")
+	return 0, nil
+}
+
+// cordonAgain drains a Node again that somebody uncordoned before it was rebooted.
+func (c *Controller) cordonAgain(ctx context.Context, node *corev1.Node) error {
+	cordoned := newChange().set(CordonedAnnotation, "true").set(SinceAnnotation, formatTime(time.Now()))
+	cordoned.unschedulable = new(true)
+	if why, approved := node.Annotations[NowAnnotation]; approved {
+		cordoned = cordoned.remove(NowAnnotation).set(NeededAnnotation, why)
+	}
+	if _, err := write(ctx, c.client, node, cordoned); err != nil {
+		return ignoreNotFound(err)
+	}
+	c.tell(node, corev1.EventTypeWarning, "CordonedAgain", "Cordon", node.ResourceVersion, "Somebody uncordoned the Node before its reboot; cordoned it again")
+	return nil
+}
+
+// giveUp ends an attempt without a reboot. The next one waits, twice as long after each failure.
+func (c *Controller) giveUp(ctx context.Context, node *corev1.Node, reason, message string) error {
+	now := time.Now()
+	failures, err := strconv.Atoi(node.Annotations[FailuresAnnotation])
+	if err != nil || failures < 0 {
+		failures = 0
+	}
+	wait := c.MaxRetryInterval
+	if failures < 16 {
+		wait = min(wait, c.RetryInterval<<failures)
+	}
+	retry := now.Add(wait)
+	change := end(node, now).set(FailuresAnnotation, strconv.Itoa(failures+1)).set(RetryAfterAnnotation, formatTime(retry))
+	if why, approved := node.Annotations[NowAnnotation]; approved {
+		change = change.set(NeededAnnotation, why)
+	}
+	if _, err := write(ctx, c.client, node, change); err != nil {
+		return ignoreNotFound(err)
+	}
+	c.metrics.failures.WithLabelValues(reason).Inc()
+	klog.FromContext(ctx).Info("Gave up for now", "reason", reason, "message", message, "retryAfter", wait)
+	c.tell(node, corev1.EventTypeWarning, reason, "Reboot", node.ResourceVersion, "Not rebooted, and retried in %s: %s", wait, message)
+	return nil
+}
+
+// cancel gives back the slot of a Node that is not to be rebooted any more.
+func (c *Controller) cancel(ctx context.Context, node *corev1.Node) error {
+	if _, err := write(ctx, c.client, node, end(node, time.Now()).remove(FailuresAnnotation, RetryAfterAnnotation)); err != nil {
+		return ignoreNotFound(err)
+	}
+	c.tell(node, corev1.EventTypeNormal, "RebootCancelled", "Reboot", node.ResourceVersion, "The request for a reboot was withdrawn")
+	return nil
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
