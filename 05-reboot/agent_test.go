@@ -1,0 +1,202 @@
+package reboot
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A3: the reboot command succeeds, and the machine does not reboot.
+func TestNoRebootWithoutANewBootID(t *testing.T) {
+	for name, breakIt := range map[string]func(*machine){
+		"nothing happens":                       func(m *machine) { m.broken = true },
+		"it comes back with the boot ID it had": func(m *machine) { m.sameID = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addMachines(2)
+				m := w.machines["node-00"]
+				breakIt(m)
+				w.startController(0)
+				w.request(w.names()...)
+				advance(9 * time.Minute)
+				require.Empty(t, w.told("node-00", "RebootTimeout"))
+				advance(time.Hour)
+				node := w.node("node-00")
+				require.Equal(t, InProgress, PhaseOf(node))
+				require.True(t, node.Spec.Unschedulable)
+				require.Equal(t, []string{"The machine has not started with another boot ID for 10m0s; the Node stays cordoned and keeps its slot"}, w.told("node-00", "RebootTimeout"))
+				require.Equal(t, Needed, PhaseOf(w.node("node-01")))
+				require.Greater(t, m.asked, 1, "it is asked again")
+
+				m.w.mu.Lock()
+				m.broken, m.sameID = false, false
+				m.w.mu.Unlock()
+				advance(10 * time.Minute)
+				w.requireDone(1, "node-00", "node-01")
+			})
+		})
+	}
+}
+
+// A4: the machine is back before anybody notices that it was away.
+func TestAFastReboot(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.machines["node-00"].fast = true
+		w.startController(0)
+		w.request("node-00")
+		advance(time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
+// A6: what somebody else has cordoned stays cordoned.
+func TestCordonedBefore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.edit("node-00", func(node *corev1.Node) { node.Spec.Unschedulable = true })
+		w.startController(0)
+		w.request("node-00")
+		advance(2 * time.Minute)
+		require.Equal(t, 1, w.machines["node-00"].boots())
+		require.Equal(t, Idle, PhaseOf(w.node("node-00")))
+		require.True(t, w.node("node-00").Spec.Unschedulable)
+	})
+}
+
+// A15: annotations that are not there, and values that nobody writes.
+func TestStrangeAnnotations(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.most = 0
+		w.addMachines(4)
+		w.startController(0)
+		w.annotate("node-00", NowAnnotation, "by hand")
+		w.annotate("node-01", AdmittedAnnotation, "yesterday")
+		w.annotate("node-02", SinceAnnotation, "☃")
+		w.annotate("node-02", FailuresAnnotation, "-7")
+		w.annotate("node-02", RetryAfterAnnotation, "never")
+		w.annotate("node-02", LastAttemptAnnotation, "")
+		w.request("node-02")
+		w.edit("node-03", func(node *corev1.Node) { node.Annotations = nil })
+		advance(5 * time.Minute)
+		require.Equal(t, 0, w.machines["node-00"].boots(), "it was never admitted")
+		require.Equal(t, Idle, PhaseOf(w.node("node-01")))
+		require.Equal(t, 0, w.machines["node-01"].boots())
+		w.requireDone(1, "node-02")
+		w.requireDone(0, "node-03")
+	})
+}
+
+// A16: the agent starts after the reboot, and the API server does not answer for minutes.
+func TestTheAPIServerIsDownAfterTheReboot(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.startController(0)
+		w.request("node-00")
+		advance(10 * time.Second)
+		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		w.setDown(true)
+		advance(10 * time.Minute)
+		require.Equal(t, 1, w.machines["node-00"].boots())
+		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		w.setDown(false)
+		advance(2 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
+// A17: the request is withdrawn, at any time before the agent has seen it.
+func TestCancel(t *testing.T) {
+	for _, c := range []struct {
+		phase  Phase
+		remove string
+	}{{Needed, NeededAnnotation}, {Draining, NeededAnnotation}, {Approved, NowAnnotation}} {
+		t.Run(string(c.phase), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				m := w.addMachine("node-00")
+				if c.phase == Needed {
+					w.pause(true)
+				}
+				if c.phase == Draining {
+					w.addPod("web", "node-00")
+					w.grace = time.Hour
+				}
+				w.startController(0)
+				w.request("node-00")
+				advance(30 * time.Second)
+				require.Equal(t, c.phase, PhaseOf(w.node("node-00")))
+				w.annotate("node-00", c.remove, "-")
+				advance(time.Second)
+				m.startAgent()
+				w.pause(false)
+				advance(time.Hour)
+				require.Equal(t, 0, m.boots())
+				require.Equal(t, Idle, PhaseOf(w.node("node-00")))
+				require.False(t, w.node("node-00").Spec.Unschedulable)
+			})
+		})
+	}
+}
+
+// A second request during the reboot is a second reboot.
+func TestARequestDuringTheReboot(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.startController(0)
+		w.request("node-00")
+		advance(10 * time.Second)
+		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		w.request("node-00")
+		advance(5 * time.Minute)
+		w.requireDone(2, "node-00")
+	})
+}
+
+// An agent that does not act loses the slot, and gets another try.
+func TestTheAgentDoesNotAct(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachine("node-00")
+		w.addMachine("node-01").startAgent()
+		w.startController(0)
+		w.request("node-00", "node-01")
+		advance(4 * time.Minute)
+		require.Equal(t, Approved, PhaseOf(w.node("node-00")))
+		advance(2 * time.Minute)
+		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		require.Equal(t, "kernel", w.node("node-00").Annotations[NeededAnnotation])
+		require.Equal(t, []string{"Not rebooted, and retried in 5m0s: the agent has not acted for 5m0s"}, w.told("node-00", "AgentTimeout"))
+		w.machines["node-00"].startAgent()
+		advance(20 * time.Minute)
+		w.requireDone(1, "node-00", "node-01")
+	})
+}
+
+// The machine asks for a reboot by itself. If the reboot does not help, it is not repeated.
+func TestSentinelAsksForAReboot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "reboot-required")
+	inWorld(t, func(t *testing.T, w *world) {
+		w.agent.Sentinel = &Sentinel{Command: []string{"test", "-e", file}, Interval: time.Minute}
+		w.addMachines(1)
+		w.startController(0)
+		advance(5 * time.Minute)
+		w.requireDone(0, "node-00")
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+		advance(time.Hour)
+		require.Equal(t, 1, w.machines["node-00"].boots(), "the file is still there")
+		require.Len(t, w.told("node-00", "RebootDidNotHelp"), 1)
+		require.NoError(t, os.Remove(file))
+		advance(2 * time.Minute)
+		w.requireDone(1, "node-00")
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+		advance(5 * time.Minute)
+		require.Equal(t, 2, w.machines["node-00"].boots())
+		require.NoError(t, os.Remove(file))
+		advance(2 * time.Minute)
+		w.requireDone(2, "node-00")
+	})
+}

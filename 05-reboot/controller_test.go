@@ -1,0 +1,255 @@
+package reboot
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func TestRebootsNodesOneAfterAnother(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(5)
+		for _, name := range w.names() {
+			w.addPod("web-"+name, name)
+		}
+		controller := w.startController(0)
+		w.request(w.names()[:4]...)
+		advance(10 * time.Minute)
+		w.requireDone(1, w.names()[:4]...)
+		w.requireDone(0, w.names()[4])
+		for _, name := range w.names()[:4] {
+			require.Empty(t, w.pods(name))
+			require.Len(t, w.told(name, "RebootAdmitted"), 1)
+			require.Equal(t, []string{"Rebooted in 30s: the boot ID was boot-0 and is boot-1"}, w.told(name, "Rebooted"))
+		}
+		require.Len(t, w.pods(w.names()[4]), 1, "nobody asked to reboot it")
+		require.Empty(t, controller.errors())
+		w.mu.Lock()
+		writes := w.writes
+		w.mu.Unlock()
+		require.Equal(t, 4*(1+4), writes, "for each Node, one write of the ledger and four of the Node")
+		advance(time.Hour)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		require.Equal(t, writes, w.writes, "at rest")
+	})
+}
+
+// A1: the budget holds although the cache does not show what has just been admitted.
+func TestTheBudgetHoldsWithALateWatch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.options.MaxUnavailable, w.options.Workers, w.most = intstr.FromInt(3), 8, 3
+		w.addMachines(50)
+		w.startController(5 * time.Second)
+		w.request(w.names()...)
+		advance(2 * time.Hour)
+		w.requireDone(1, w.names()...)
+	})
+}
+
+// A11: two controllers both believe that they lead, one of them with an old cache.
+func TestTheBudgetHoldsWithTwoControllers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.options.MaxUnavailable, w.most = intstr.FromInt(2), 2
+		w.addMachines(20)
+		w.startController(0)
+		w.startController(20 * time.Second)
+		w.request(w.names()...)
+		advance(2 * time.Hour)
+		w.requireDone(1, w.names()...)
+	})
+}
+
+// A2: whichever process is killed after whichever of its writes, the end is the same.
+func TestSurvivesKills(t *testing.T) {
+	writes := 0
+	play := func(t *testing.T, kill int) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.addMachines(3)
+			for _, name := range w.names() {
+				w.addPod("web-"+name, name)
+			}
+			w.onWrite = func(p *process) {
+				if w.writes != kill {
+					return
+				}
+				p.dead = true
+				p.cancel()
+				time.AfterFunc(5*time.Second, func() {
+					if p.name == "controller" {
+						w.startController(0)
+						return
+					}
+					for _, m := range w.machines {
+						if m.agent == p {
+							m.startAgent()
+						}
+					}
+				})
+			}
+			w.startController(0)
+			w.request(w.names()...)
+			advance(30 * time.Minute)
+			w.requireDone(1, w.names()...)
+			writes = w.writes
+		})
+	}
+	play(t, 0)
+	undisturbed := writes
+	for kill := 1; kill <= undisturbed; kill++ {
+		t.Run(fmt.Sprint("after write ", kill), func(t *testing.T) { play(t, kill) })
+	}
+}
+
+// A5, A10: a Node that is gone, or that nobody hears from.
+func TestUnavailableNodes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(3)
+		w.machines["node-00"].off = true
+		w.startController(0)
+		w.request("node-00", "node-01")
+		advance(5 * time.Minute)
+		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		require.Equal(t, Needed, PhaseOf(w.node("node-01")), "node-00 holds the only slot")
+		w.deleteNode("node-00")
+		advance(5 * time.Minute)
+		w.requireDone(1, "node-01")
+
+		w.most = 0 // the Node is unavailable without us
+		w.machines["node-02"].setReady(corev1.ConditionUnknown)
+		w.request("node-01")
+		advance(5 * time.Minute)
+		require.Equal(t, Needed, PhaseOf(w.node("node-01")), "node-02 is unavailable")
+		w.request("node-02")
+		advance(10 * time.Minute)
+		w.requireDone(1, "node-02")
+		w.requireDone(2, "node-01")
+	})
+}
+
+// A7: somebody uncordons the Node during the drain, or after it.
+func TestUncordonedBeforeTheReboot(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachine("node-00")
+		w.addPod("web", "node-00")
+		w.grace, w.options.AgentTimeout = 5*time.Minute, time.Hour
+		w.startController(0)
+		w.request("node-00")
+		advance(time.Minute)
+		uncordon := func(node *corev1.Node) { node.Spec.Unschedulable = false }
+		w.edit("node-00", uncordon)
+		w.addPod("late", "node-00")
+		advance(time.Second)
+		require.True(t, w.node("node-00").Spec.Unschedulable, "during the drain")
+		advance(8 * time.Minute)
+		require.Empty(t, w.pods("node-00"))
+		require.Equal(t, Approved, PhaseOf(w.node("node-00")))
+
+		w.edit("node-00", uncordon)
+		w.addPod("later", "node-00")
+		advance(time.Second)
+		require.Equal(t, Draining, PhaseOf(w.node("node-00")), "after the drain")
+		require.True(t, w.node("node-00").Spec.Unschedulable)
+		require.Len(t, w.told("node-00", "CordonedAgain"), 2)
+		advance(6 * time.Minute)
+		w.machines["node-00"].startAgent()
+		advance(2 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
+// A8: a PodDisruptionBudget that allows nothing.
+func TestGivesUpADrain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(2)
+		w.addPod("db", "node-00")
+		w.addPod("web", "node-00")
+		w.protected["db"] = true
+		w.startController(0)
+		w.request("node-00", "node-01")
+		advance(9 * time.Minute)
+		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, []string{"Pod shop/db cannot be evicted: The disruption budget db needs 1 healthy pods and has 1 currently; Pod shop/web is terminating"},
+			w.told("node-00", "DrainWaiting"), "one Event for each attempt")
+		last := map[string]time.Time{}
+		for _, e := range w.evictions {
+			require.GreaterOrEqual(t, e.at.Sub(last[e.pod]), 5*time.Second, e.pod)
+			last[e.pod] = e.at
+		}
+		advance(2 * time.Minute)
+		node := w.node("node-00")
+		require.Equal(t, Needed, PhaseOf(node))
+		require.False(t, node.Spec.Unschedulable)
+		require.Equal(t, "1", node.Annotations[FailuresAnnotation])
+		require.Equal(t, []string{"Not rebooted, and retried in 5m0s: the drain took longer than 10m0s: Pod shop/db cannot be evicted: The disruption budget db needs 1 healthy pods and has 1 currently"},
+			w.told("node-00", "DrainTimeout"))
+		advance(time.Minute)
+		w.requireDone(1, "node-01")
+		advance(18 * time.Minute)
+		require.Equal(t, "2", w.node("node-00").Annotations[FailuresAnnotation])
+		w.protected["db"] = false
+		advance(15 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
+// A9: the Pod of a StatefulSet comes back on another Node, under the same name.
+func TestAPodThatIsRebornElsewhere(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(2)
+		w.addPod("db-0", "node-00")
+		w.grace = time.Minute
+		w.startController(0)
+		w.request("node-00")
+		advance(30 * time.Second)
+		w.removePod("db-0", "db-0@node-00")
+		w.addPod("db-0", "node-01")
+		advance(5 * time.Minute)
+		w.requireDone(1, "node-00")
+		require.Equal(t, []string{"db-0"}, w.pods("node-01"))
+	})
+}
+
+// A13: when the window closes, what has begun is completed, and nothing else begins.
+func TestTheWindowCloses(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) { // virtual time begins at midnight UTC
+		var err error
+		w.options.Window, err = ParseWindow(nil, "22:00", "22:01", "UTC")
+		require.NoError(t, err)
+		w.addMachines(3)
+		for _, name := range w.names() {
+			w.addPod("web-"+name, name)
+		}
+		w.startController(0)
+		w.request(w.names()...)
+		advance(22*time.Hour - time.Second)
+		require.Zero(t, w.writes, "before the window")
+		advance(time.Hour)
+		w.requireDone(1, "node-00", "node-01") // the second was admitted within the minute
+		require.Equal(t, Needed, PhaseOf(w.node("node-02")))
+		advance(24 * time.Hour)
+		w.requireDone(1, w.names()...)
+	})
+}
+
+func TestPause(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(3)
+		w.pause(true)
+		w.startController(0)
+		w.request(w.names()...)
+		advance(time.Hour)
+		require.Zero(t, w.writes)
+		w.pause(false)
+		advance(10 * time.Second)
+		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		w.pause(true)
+		advance(time.Hour)
+		w.requireDone(1, "node-00")
+		require.Equal(t, Needed, PhaseOf(w.node("node-01")))
+	})
+}
