@@ -90,6 +90,8 @@ func TestRemovedMachineCanBeAddedAgain(t *testing.T) {
 	second := e.waitForReadyNode(t, name)
 	require.NotEqual(t, first.UID, second.UID)
 	require.NotEqual(t, first.Status.NodeInfo.BootID, second.Status.NodeInfo.BootID)
+	require.NotEqual(t, first.Status.NodeInfo.MachineID, second.Status.NodeInfo.MachineID)
+	require.Equal(t, 1, machine.Boots(second))
 	waitUntil(t, e.client.CoordinationV1().Leases(corev1.NamespaceNodeLease), name, "owned by the new Node", func(lease *coordinationv1.Lease) bool {
 		return len(lease.OwnerReferences) == 1 && lease.OwnerReferences[0].UID == second.UID
 	})
@@ -194,6 +196,12 @@ func TestNodesThatAreNotMachinesAreNotChanged(t *testing.T) {
 		"SetPower": func(ctx context.Context, client kubernetes.Interface, name string) error {
 			return machine.SetPower(ctx, client, name, false)
 		},
+		"Reboot": func(ctx context.Context, client kubernetes.Interface, name string) error {
+			return machine.Reboot(ctx, client, name, machine.RebootOptions{})
+		},
+		"SetReboots": func(ctx context.Context, client kubernetes.Interface, name string) error {
+			return machine.SetReboots(ctx, client, name, machine.RebootOptions{Behavior: machine.Hang})
+		},
 	} {
 		err := run(t.Context(), e.client, name)
 		require.ErrorContains(t, err, fmt.Sprintf("node %s: it is not a simulated machine", name), operationName)
@@ -205,4 +213,6 @@ func TestNodesThatAreNotMachinesAreNotChanged(t *testing.T) {
 	require.Nil(t, node.DeletionTimestamp)
 	require.NotContains(t, node.Labels, machine.PowerLabel)
 	require.NotContains(t, node.Annotations, machine.ReadyAnnotation)
+	require.NotContains(t, node.Annotations, machine.RebootAnnotation)
+	require.NotContains(t, node.Annotations, machine.RebootingAnnotation)
 }

@@ -327,9 +327,10 @@ func waitForNodes(ctx context.Context, client kubernetes.Interface) (int, error)
 	return count, err
 }
 
-// shouldBeReady reports whether the Node is a machine that is powered on and not set to report Ready=False.
+// shouldBeReady reports whether the Node is a machine that is powered on, not set to report Ready=False and not
+// rebooting.
 func shouldBeReady(node *corev1.Node) bool {
-	return node.Labels[machine.PowerLabel] == "on" && node.Annotations[machine.ReadyAnnotation] != "false"
+	return machine.IsOn(node) && node.Annotations[machine.ReadyAnnotation] != "false" && node.Annotations[machine.RebootingAnnotation] == ""
 }
 
 func isReady(node *corev1.Node) bool {

@@ -4,23 +4,30 @@
 //   - A machine that is set not ready still has a kubelet, which reports Ready=False immediately.
 //   - A machine that is powered off has no kubelet: its Lease expires, and the node lifecycle controller
 //     sets its Ready condition to Unknown, as it does for a real one.
+//   - A machine that is switched on again, or reboots, has a new boot ID. The boot ID is written before the
+//     power is on.
+//   - A reboot that was asked for is carried out once, whatever happens to the process that asked for it.
 //   - Nodes that are not simulated machines are never changed.
 //
-// A machine is nothing but its Node object. The control plane's program simulates its kubelet, with KWOK.
-// The functions here only write to the Node, so they work from any process that has a client.
+// A machine is nothing but its Node object. The control plane's program simulates its kubelet, with KWOK, and
+// carries out its reboots. The functions here only write to the Node, so they work from any process that has a
+// client. Package host runs processes on machines.
 package machine
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 )
 
 const (
@@ -58,6 +65,7 @@ func Node(name, version string) *corev1.Node {
 				corev1.LabelArchStable: "amd64",
 				PowerLabel:             powerOn,
 			},
+			Annotations: map[string]string{BootsAnnotation: "1"},
 		},
 		Status: corev1.NodeStatus{
 			Capacity:    resources,
@@ -113,13 +121,52 @@ func SetReady(ctx context.Context, client kubernetes.Interface, name string, rea
 }
 
 // SetPower powers the machine on or off. The kubelet of a machine that is off no longer renews the Node's
-// Lease, so the node lifecycle controller sets its Ready condition to Unknown after about 50 s.
+// Lease, so the node lifecycle controller sets its Ready condition to Unknown after about 50 s. A machine that
+// is switched on boots, with a new boot ID, and is no longer rebooting. Nor is one that is switched off.
 func SetPower(ctx context.Context, client kubernetes.Interface, name string, on bool) error {
-	value := powerOff
-	if on {
-		value = powerOn
+	return change(ctx, client, name, func(node *corev1.Node) error {
+		switch {
+		case on == IsOn(node) && (on || node.Annotations[RebootingAnnotation] == ""):
+			return nil
+		case on:
+			return Boot(ctx, client, node)
+		}
+		_, err := patchNode(ctx, client, node, map[string]any{
+			"labels":      map[string]any{PowerLabel: powerOff},
+			"annotations": map[string]any{RebootingAnnotation: nil},
+		})
+		return err
+	})
+}
+
+// IsOn reports whether the Node is a machine that is powered on.
+func IsOn(node *corev1.Node) bool { return node.Labels[PowerLabel] == powerOn }
+
+// change gets the machine's Node and calls update, again if that fails with a conflict.
+func change(ctx context.Context, client kubernetes.Interface, name string, update func(*corev1.Node) error) error {
+	// The machine's kubelet and the node controllers write to the Node as well, but seldom.
+	backoff := wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 0.5}
+	err := retry.RetryOnConflict(backoff, func() error {
+		node, err := get(ctx, client, name)
+		if err != nil {
+			return err
+		}
+		return update(node)
+	})
+	if err != nil {
+		return fmt.Errorf("change node %s: %w", name, err)
 	}
-	return patchMetadata(ctx, client, name, "labels", PowerLabel, value)
+	return nil
+}
+
+// patchNode changes the Node's metadata, unless the Node has changed meanwhile.
+func patchNode(ctx context.Context, client kubernetes.Interface, node *corev1.Node, metadata map[string]any) (*corev1.Node, error) {
+	metadata["resourceVersion"] = node.ResourceVersion
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return nil, err
+	}
+	return client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
 // patchMetadata sets one of the machine's labels or annotations. field is the JSON name of the map.
@@ -139,12 +186,18 @@ func patchMetadata(ctx context.Context, client kubernetes.Interface, name, field
 
 // mustBeMachine returns an error unless the Node of that name is a simulated machine.
 func mustBeMachine(ctx context.Context, client kubernetes.Interface, name string) error {
+	_, err := get(ctx, client, name)
+	return err
+}
+
+// get returns the Node of that name, or an error if it is not a simulated machine.
+func get(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Node, error) {
 	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, simulated := node.Labels[PowerLabel]; !simulated {
-		return fmt.Errorf("it is not a simulated machine (it has no label %s), and only those may be changed", PowerLabel)
+		return nil, fmt.Errorf("it is not a simulated machine (it has no label %s), and only those may be changed", PowerLabel)
 	}
-	return nil
+	return node, nil
 }

@@ -6,7 +6,9 @@
 //   - reports the Pods that are bound to the Node as Running and, if they are a Job's, as Succeeded,
 //   - removes the Pods that are being deleted.
 //
-// KWOK does everything except the Leases. The Stages, of this package and of KWOK, define what it reports and
+// It also carries out the machines' reboots.
+//
+// KWOK does everything except the Leases and the reboots. The Stages, of this package and of KWOK, define what it reports and
 // when.
 package nodes
 
@@ -15,6 +17,7 @@ import (
 	_ "embed"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/kwok/kustomize/stage/pod/fast"
@@ -96,7 +99,10 @@ func Run(ctx context.Context, kubeconfig string) error {
 	if err := controller.Start(ctx); err != nil {
 		return fmt.Errorf("start the simulated kubelets: %w", err)
 	}
-	return runLeaseController(ctx, typedClient)
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return runLeaseController(ctx, typedClient) })
+	work.Go(func() error { return runRebootController(ctx, typedClient) })
+	return work.Wait()
 }
 
 // stages returns the Stages of Nodes and of Pods.
