@@ -17,6 +17,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -42,6 +43,11 @@ type Cluster struct {
 	process *process // the control plane, if Start has started the cluster; otherwise nil
 }
 
+// KubeconfigVariable is the name of an environment variable with the path of the kubeconfig that "workshop node" uses.
+// The commands of pages, and the processes on simulated machines, have it in their environments: with the KUBECONFIG that
+// they have, they may have no rights for the machines' Nodes, and their requests are recorded.
+const KubeconfigVariable = "WORKSHOP_KUBECONFIG"
+
 // Config returns a client configuration for the cluster. It has no client-side rate limit (client-go's default is 5
 // requests a second), so that the harness is never throttled by its own client.
 func (c *Cluster) Config() (*rest.Config, error) {
@@ -66,6 +72,21 @@ func (c *Cluster) Client() (kubernetes.Interface, error) {
 // expires after an hour. It has the rights of the ServiceAccount's roles and no others, and client-go's default rate
 // limit, as a controller in a Pod has.
 func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	return c.serviceAccountConfig(ctx, namespace, name, authenticationv1.TokenRequestSpec{})
+}
+
+// NodeServiceAccountConfig is ServiceAccountConfig with a token that is bound to a Node, as that of a Pod on the Node is:
+// admission policies see the Node's name in the extra field authentication.kubernetes.io/node-name of the user, and the
+// token is no longer valid when the Node has been removed. It expires after a day.
+func (c *Cluster) NodeServiceAccountConfig(ctx context.Context, namespace, name string, node *corev1.Node) (*rest.Config, error) {
+	day := int64(24 * time.Hour / time.Second)
+	return c.serviceAccountConfig(ctx, namespace, name, authenticationv1.TokenRequestSpec{
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+		ExpirationSeconds: &day,
+	})
+}
+
+func (c *Cluster) serviceAccountConfig(ctx context.Context, namespace, name string, spec authenticationv1.TokenRequestSpec) (*rest.Config, error) {
 	admin, err := c.Config()
 	if err != nil {
 		return nil, err
@@ -74,7 +95,7 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 	if err != nil {
 		return nil, err
 	}
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("create a token for ServiceAccount %s/%s: %w", namespace, name, err)
 	}

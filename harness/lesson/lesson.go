@@ -264,7 +264,7 @@ func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Resul
 	if err != nil {
 		return play.Result{}, nil, err
 	}
-	player.Env = slices.Concat(builds, here.Env(s.scratch), player.Env)
+	player.Env = slices.Concat(builds, here.Env(s.scratch), []string{cluster.KubeconfigVariable + "=" + s.Cluster.Kubeconfig}, player.Env)
 	if s.Workshop != "" {
 		path := []string{filepath.Dir(s.Workshop), os.Getenv("PATH")}
 		if here.Kubectl != "" {

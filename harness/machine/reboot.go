@@ -108,9 +108,10 @@ func newReboot(node *corev1.Node, o RebootOptions) (*Rebooting, error) {
 		}
 		reboot.BootTime.Duration = bootTime
 	}
+	if err := checkBootTime(reboot.BootTime.Duration); err != nil {
+		return nil, err
+	}
 	switch {
-	case reboot.BootTime.Duration < 0:
-		return nil, fmt.Errorf("the boot time is %s; it must not be negative", reboot.BootTime.Duration)
 	case reboot.Behavior == Fast:
 		reboot.BootTime.Duration = 0
 	case reboot.BootTime.Duration == 0:
@@ -129,10 +130,20 @@ func (b Behavior) check() error {
 	return nil
 }
 
+func checkBootTime(bootTime time.Duration) error {
+	if bootTime < 0 {
+		return fmt.Errorf("the boot time is %s; it must not be negative", bootTime)
+	}
+	return nil
+}
+
 // SetReboots sets what later reboots of the machine are like, if they do not say so themselves. Zero values of
 // the options remove the annotations.
 func SetReboots(ctx context.Context, client kubernetes.Interface, name string, o RebootOptions) error {
 	annotations := map[string]any{RebootAnnotation: nil, BootTimeAnnotation: nil}
+	if err := checkBootTime(o.BootTime); err != nil {
+		return fmt.Errorf("change node %s: %w", name, err)
+	}
 	if o.Behavior != "" {
 		if err := o.Behavior.check(); err != nil {
 			return fmt.Errorf("change node %s: %w", name, err)
