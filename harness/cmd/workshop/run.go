@@ -48,7 +48,7 @@ func runWithCluster(ctx context.Context, nodes int, shared string, args []string
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if shared == "" {
 		cmd.Env = append(os.Environ(), c.Env(c.Dir())...)
-		cmd.Env = append(cmd.Env, cluster.SharedVariable+"="+c.Kubeconfig)
+		cmd.Env = append(cmd.Env, cluster.SharedVariable+"="+c.Kubeconfig, cluster.KubeconfigVariable+"="+c.Kubeconfig)
 	} else {
 		if cmd.Env, err = shareCluster(c, shared); err != nil {
 			return err
