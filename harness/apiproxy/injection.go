@@ -7,15 +7,19 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// armed is a fault that is in force, and what it has met so far.
-type armed struct {
+// Armed is a fault that is in force, and what it has met so far. Proxies that were started with the same one number the
+// requests that it matches together, in the order in which they arrive at any of them, and it lasts for the same time in all.
+type Armed struct {
 	Fault
 	matched atomic.Int64 // how many requests have matched
 	first   atomic.Int64 // when the fault first applied to a request, in Unix nanoseconds; 0 before that
 }
 
+// Arm returns a fault that several proxies can share.
+func Arm(f Fault) *Armed { return &Armed{Fault: f} }
+
 // applies counts a request that matches, and says whether the fault applies to it.
-func (f *armed) applies() bool {
+func (f *Armed) applies() bool {
 	if !f.includes(f.matched.Add(1)) {
 		return false
 	}

@@ -29,6 +29,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,8 @@ type Options struct {
 	Record func(history.Record)
 	// Faults are the faults to inject, until [Proxy.SetFaults] replaces them.
 	Faults []Fault
+	// Armed are further faults to inject until then, which other proxies may have too.
+	Armed []*Armed
 	// Kill and Crash are called by faults with [Effect.Kill] and [Effect.Crash]. They kill the controller or the
 	// control plane, and return when it has exited. Stop is called by faults with [Effect.Stop], and asks the
 	// controller to shut down. A fault whose function is nil is an error.
@@ -109,7 +112,7 @@ type Proxy struct {
 
 	mu         sync.Mutex
 	identities map[[sha256.Size]byte]*identity // by the SHA-256 of the token that the proxy issued for it
-	faults     []*armed
+	faults     []*Armed
 	release    chan struct{}  // closed, and replaced, when held events are released
 	stopped    bool           // true once the proxy accepts no more requests
 	requests   sync.WaitGroup // requests in flight
@@ -156,7 +159,11 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 	if p.hold == nil {
 		p.hold = func(history.InjectionKind) (over func()) { return func() {} }
 	}
-	if err := p.SetFaults(o.Faults...); err != nil {
+	armed := slices.Clone(o.Armed)
+	for _, fault := range o.Faults {
+		armed = append(armed, Arm(fault))
+	}
+	if err := p.arm(armed); err != nil {
 		return nil, err
 	}
 	var err error

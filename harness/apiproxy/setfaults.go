@@ -6,8 +6,17 @@ import "fmt"
 // it ends fault injection. Watches that have begun keep what was injected into them, such as lateness, but events that
 // are held are released. If a fault is invalid, SetFaults returns an error and changes nothing.
 func (p *Proxy) SetFaults(faults ...Fault) error {
-	var fresh []*armed
+	var fresh []*Armed
 	for _, fault := range faults {
+		fresh = append(fresh, Arm(fault))
+	}
+	return p.arm(fresh)
+}
+
+// arm replaces the faults by those that are armed already.
+func (p *Proxy) arm(fresh []*Armed) error {
+	for _, one := range fresh {
+		fault := one.Fault
 		if err := fault.check(); err != nil {
 			return fmt.Errorf("fault %q: %w", fault, err)
 		}
@@ -18,7 +27,6 @@ func (p *Proxy) SetFaults(faults ...Fault) error {
 			fault.Freeze != "" && p.freeze == nil {
 			return fmt.Errorf("fault %q: the proxy has no controller or control plane to do this to; use it with \"workshop torture\"", fault)
 		}
-		fresh = append(fresh, &armed{Fault: fault})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +55,7 @@ func (p *Proxy) released() <-chan struct{} {
 	return p.release
 }
 
-func (p *Proxy) currentFaults() []*armed {
+func (p *Proxy) currentFaults() []*Armed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.faults

@@ -63,3 +63,33 @@ func TestSetFaults(t *testing.T) {
 	}
 	both.Wait()
 }
+
+// A fault that two proxies share is for the second request that arrives at any of them.
+func TestArm(t *testing.T) {
+	t.Parallel()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	defer upstream.Close()
+	second := apiproxy.Arm(apiproxy.Fault{Match: apiproxy.Match{From: 2, To: 2}, Effect: apiproxy.Effect{Refuse: 500}})
+	start := func() (get func() int) {
+		proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: &rest.Config{Host: upstream.URL}, Armed: []*apiproxy.Armed{second}})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, proxy.Stop()) })
+		transport, err := rest.TransportFor(proxy.Config())
+		require.NoError(t, err)
+		return func() int {
+			request, err := http.NewRequest(http.MethodGet, proxy.URL()+"/api/v1/namespaces/shop/pods/x", nil)
+			require.NoError(t, err)
+			response, err := transport.RoundTrip(request)
+			require.NoError(t, err)
+			response.Body.Close()
+			return response.StatusCode
+		}
+	}
+	a, b := start(), start()
+	require.Equal(t, []int{200, 500, 200, 200}, []int{a(), b(), b(), a()})
+
+	_, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: &rest.Config{Host: upstream.URL}, Armed: []*apiproxy.Armed{
+		apiproxy.Arm(apiproxy.Fault{Effect: apiproxy.Effect{Refuse: 200}}),
+	}})
+	require.ErrorContains(t, err, `fault "refuse=200": `)
+}
