@@ -102,10 +102,10 @@ func TestAProgramThatIsBeingStoppedIsNotFrozen(t *testing.T) {
 }
 
 // held is a run in which a fault begins to hold up the controller.
-func held(kind history.InjectionKind, watched map[string]bool) (r *run, over func()) {
+func held(kind history.InjectionKind, watched map[watching]bool) (r *run, over func()) {
 	r = recorded(&Scenario{})
 	r.watched = watched
-	return r, r.holdUps.begin(kind)
+	return r, r.holdUps.begin("", kind)
 }
 
 func TestHoldUpsDoNotCount(t *testing.T) {
@@ -115,7 +115,7 @@ func TestHoldUpsDoNotCount(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.Zero(t, r.elapsed(begin), "it is still frozen")
 		within := time.Now()
-		other := r.holdUps.begin(history.NoAnswer)
+		other := r.holdUps.begin("", history.NoAnswer)
 		time.Sleep(5 * time.Second)
 		over()
 		time.Sleep(5 * time.Second)
@@ -123,7 +123,7 @@ func TestHoldUpsDoNotCount(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, time.Second, r.elapsed(begin), "what overlaps counts once")
 		require.Equal(t, time.Second, r.elapsed(within))
-		r.holdUps.begin(history.EventsLate)
+		r.holdUps.begin("", history.EventsLate)
 		time.Sleep(time.Hour)
 		require.Equal(t, time.Hour+21*time.Second-maxHeldUp, r.elapsed(begin), "there is an end")
 	})
@@ -141,7 +141,7 @@ func TestAnOutageEndsWithTheRecovery(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, over := held(history.Disconnected, map[string]bool{"pods": true})
+				r, over := held(history.Disconnected, map[watching]bool{{resource: "pods"}: true})
 				begin := time.Now()
 				id := int64(0)
 				record := func(q history.Request) {
@@ -200,4 +200,68 @@ func TestMayHaveLostLease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// replicas is a run of two replicas, of which nothing is recorded yet, and of another program.
+func replicas() *run {
+	r := recorded(&Scenario{Programs: map[string]Controller{"controller": {Replicas: 2}, "agent": {}}})
+	r.programs = nil
+	for number, label := range []string{"controller-1", "controller-2", "agent"} {
+		r.programs = append(r.programs, &program{number: number + 1, process: &process{label: label}})
+	}
+	return r
+}
+
+// The scenario goes on while a replica is frozen or cannot connect, as another one is expected to stand in.
+func TestReplicasStandIn(t *testing.T) {
+	for name, c := range map[string]struct {
+		kinds map[history.InjectionKind]string // the program that each holds up
+		want  bool
+	}{
+		"nothing":                           {nil, false},
+		"one is frozen":                     {map[history.InjectionKind]string{history.ControllerFrozen: "controller-1"}, false},
+		"one cannot connect":                {map[history.InjectionKind]string{history.Disconnected: "controller-1"}, false},
+		"one gets no answer":                {map[history.InjectionKind]string{history.NoAnswer: "controller-1"}, true},
+		"neither can act":                   {map[history.InjectionKind]string{history.ControllerFrozen: "controller-1", history.Disconnected: "controller-2"}, true},
+		"all are frozen":                    {map[history.InjectionKind]string{history.ControllerFrozen: ""}, true},
+		"a program is frozen that is alone": {map[history.InjectionKind]string{history.ControllerFrozen: "agent"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := replicas()
+			var all []func()
+			for kind, label := range c.kinds {
+				all = append(all, r.holder(label)(kind))
+			}
+			require.Equal(t, c.want, r.isHeldUp())
+			require.Len(t, r.holdUps.current(r.recovered), len(c.kinds))
+			for _, over := range all {
+				over()
+			}
+		})
+	}
+}
+
+// Each program recovers from an outage by itself.
+func TestAnOutageOfOneProgram(t *testing.T) {
+	r := replicas()
+	r.watched = map[watching]bool{{"controller", "pods"}: true, {"agent", "nodes"}: true}
+	begin := time.Now()
+	watch := func(id int64, program, resource string) {
+		r.recording.Record(history.Record{Request: &history.Request{ID: id, Program: program, Verb: "watch", Resource: resource, Status: 200, Open: true, Start: time.Now()}})
+	}
+	watch(1, "controller-1", "pods")
+	require.True(t, r.recovered("controller-1", begin))
+	require.False(t, r.recovered("controller-2", begin), "another one's watch is not its own")
+	require.False(t, r.recovered("", begin))
+	watch(2, "controller-2", "pods")
+	watch(3, "agent", "nodes")
+	require.True(t, r.recovered("", begin))
+	r.recording.Record(history.Record{Request: &history.Request{ID: 4, Program: "agent", Verb: "delete", Resource: "pods", Status: 500, Start: time.Now()}})
+	require.True(t, r.recovered("controller-2", begin))
+	require.False(t, r.recovered("agent", begin), "it owes a write")
+	require.False(t, r.holdUps.outageSince("agent", begin))
+	over := r.holder("agent")(history.Disconnected)
+	require.True(t, r.holdUps.outageSince("agent", begin))
+	require.False(t, r.holdUps.outageSince("controller-1", begin))
+	over()
 }

@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,8 +8,9 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// holdUps are the times in which faults kept the controller waiting: it was frozen, could not connect, or waited for an
-// answer or an event that a proxy held back. Like stalls, they do not count as time in which it could have done something.
+// holdUps are the times in which faults kept programs waiting: they were frozen, could not connect, or waited for an
+// answer or an event that a proxy held back. Like stalls, they do not count as time in which the controller could have done
+// something.
 type holdUps struct {
 	mu  sync.Mutex
 	all []*holdUp // sorted by from
@@ -18,9 +18,10 @@ type holdUps struct {
 
 // holdUp is one such time.
 type holdUp struct {
+	label    string // of the program that was kept waiting; "" for all
 	kind     history.InjectionKind
 	from, to time.Time // to is zero until the fault is over
-	// recovered is true if to includes the time that the controller took to recover from an outage.
+	// recovered is true if to includes the time that the program took to recover from an outage.
 	recovered bool
 }
 
@@ -28,11 +29,17 @@ type holdUp struct {
 // that polls or writes without end for as long as the run lasts.
 const maxHeldUp = 3 * time.Minute
 
-// begin notes that a fault keeps the controller waiting until over is called. See [apiproxy.Options.Hold].
-func (h *holdUps) begin(kind history.InjectionKind) (over func()) {
+// holder returns what a proxy calls when a fault begins to keep a program waiting; all programs, if label is "". See
+// [apiproxy.Options.Hold].
+func (r *run) holder(label string) func(history.InjectionKind) (over func()) {
+	return func(kind history.InjectionKind) func() { return r.holdUps.begin(label, kind) }
+}
+
+// begin notes that a fault keeps a program waiting until over is called.
+func (h *holdUps) begin(label string, kind history.InjectionKind) (over func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := &holdUp{kind: kind, from: time.Now()}
+	one := &holdUp{label: label, kind: kind, from: time.Now()}
 	h.all = append(h.all, one)
 	return func() {
 		h.mu.Lock()
@@ -41,11 +48,17 @@ func (h *holdUps) begin(kind history.InjectionKind) (over func()) {
 	}
 }
 
-// since returns how much of the time since begin faults have kept the controller waiting. recovered reports whether it
-// has recovered from an outage that began at a time.
-func (h *holdUps) since(begin time.Time, recovered func(from time.Time) bool) (since time.Duration) {
+// recovery reports whether a program, or all for "", has recovered from an outage that began at a time.
+type recovery func(label string, from time.Time) bool
+
+// since returns how much of the time since begin faults have kept any program waiting.
+func (h *holdUps) since(begin time.Time, recovered recovery) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.sinceLocked(begin, recovered)
+}
+
+func (h *holdUps) sinceLocked(begin time.Time, recovered recovery) (since time.Duration) {
 	left := maxHeldUp
 	var until time.Time // what came before is counted
 	for _, one := range h.all {
@@ -67,9 +80,25 @@ func (h *holdUps) since(begin time.Time, recovered func(from time.Time) bool) (s
 	return since
 }
 
-// end returns the end of a hold-up; until it has one, that is now. An outage ends when the controller has recovered from
-// it. A client that doubles its waits, with jitter, may need twice as long for that as nobody could connect.
-func (one *holdUp) end(now time.Time, recovered func(from time.Time) bool) time.Time {
+// current returns the hold-ups that go on, unless they have gone on for longer than counts.
+func (h *holdUps) current(recovered recovery) (all []*holdUp) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sinceLocked(time.Time{}, recovered) >= maxHeldUp {
+		return nil
+	}
+	now := time.Now()
+	for _, one := range h.all {
+		if one.to.IsZero() || one.end(now, recovered).Equal(now) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// end returns the end of a hold-up; until it has one, that is now. An outage ends when the program has recovered from it. A
+// client that doubles its waits, with jitter, may need twice as long for that as nobody could connect.
+func (one *holdUp) end(now time.Time, recovered recovery) time.Time {
 	switch {
 	case one.to.IsZero():
 		return now
@@ -80,7 +109,7 @@ func (one *holdUp) end(now time.Time, recovered func(from time.Time) bool) time.
 	switch {
 	case now.After(latest):
 		one.to, one.recovered = latest, true
-	case recovered(one.from):
+	case recovered(one.label, one.from):
 		one.to, one.recovered = now, true
 	default:
 		return now
@@ -88,29 +117,62 @@ func (one *holdUp) end(now time.Time, recovered func(from time.Time) bool) time.
 	return one.to
 }
 
-// outageSince reports whether nobody could connect at any time since from.
-func (h *holdUps) outageSince(from time.Time) bool {
+// outageSince reports whether a program could not connect at any time since from.
+func (h *holdUps) outageSince(label string, from time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.ContainsFunc(h.all, func(one *holdUp) bool {
-		return one.kind == history.Disconnected && (one.to.IsZero() || one.to.After(from))
+		return one.kind == history.Disconnected && one.isOf(label) && (one.to.IsZero() || one.to.After(from))
 	})
 }
 
-// recovered reports whether the controller has recovered from an outage that began at a time and is over: it watches
-// what it must watch, and has completed the writes that the outage broke.
-func (r *run) recovered(from time.Time) bool {
-	missing := maps.Clone(r.watched)
+// isOf reports whether a program was kept waiting.
+func (one *holdUp) isOf(label string) bool { return one.label == "" || one.label == label }
+
+// isHeldUp reports whether a fault keeps a program waiting at present. If a replica is frozen or cannot connect, another
+// one is expected to do its work.
+func (r *run) isHeldUp() bool {
+	current := r.holdUps.current(r.recovered)
+	isOut := func(one *holdUp) bool {
+		return one.kind == history.ControllerFrozen || one.kind == history.Disconnected
+	}
+	for _, one := range current {
+		standsIn := func(p *program) bool {
+			isReplica := p.process.label != one.label && r.scenario.target(p.process.label) == r.scenario.target(one.label)
+			return isReplica && !slices.ContainsFunc(current, func(other *holdUp) bool { return isOut(other) && other.isOf(p.process.label) })
+		}
+		if !isOut(one) || !slices.ContainsFunc(r.programs, standsIn) {
+			return true
+		}
+	}
+	return false
+}
+
+// recovered reports whether a program, or all for "", has recovered from an outage that began at a time and is over: it
+// watches what it must watch, and has completed the writes that the outage broke.
+func (r *run) recovered(label string, from time.Time) bool {
+	open := map[watching]bool{} // with the label for a program
 	var since []history.Request
 	for _, q := range r.recording.History().Requests {
+		if label != "" && q.Program != label {
+			continue
+		}
 		if q.Open {
-			delete(missing, q.Resource)
+			open[watching{q.Program, q.Resource}] = true
 		}
 		if !q.End().Before(from) && !r.isIncidental(q.Resource) {
 			since = append(since, q)
 		}
 	}
-	return len(missing) == 0 && len(owedWrites(since)) == 0
+	for _, p := range r.programs {
+		for w := range r.watched {
+			isToWatch := (label == "" || p.process.label == label) && w.program == r.scenario.target(p.process.label)
+			if isToWatch && !open[watching{p.process.label, w.resource}] {
+				return false
+			}
+		}
+	}
+	return len(owedWrites(since)) == 0
 }
 
 // mayHaveLostLease reports whether a fault may have kept a program that was started at this time from renewing its Lease:
@@ -119,7 +181,7 @@ func (r *run) recovered(from time.Time) bool {
 func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
 	var last time.Time // of the renewals
 	var usual time.Duration
-	isDisturbed := r.holdUps.outageSince(started)
+	isDisturbed := r.holdUps.outageSince(p.process.label, started)
 	for _, q := range r.recording.History().Requests {
 		if q.Program != p.process.label || q.Start.Before(started) || q.Resource != "leases" || q.Group != leaseGroup || !q.IsWrite() {
 			continue

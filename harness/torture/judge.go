@@ -19,10 +19,16 @@ type Baseline struct {
 	// History is the recording of the first run. Plans aim at its requests and events.
 	History *history.History
 
-	end      []string        // normalized, see oracle.Normalize
-	requests int             // the most in one quiet time
-	events   int             // the most writes of Events in one quiet time
-	watched  map[string]bool // the resources of which the controller was sent events
+	end      []string // normalized, see oracle.Normalize
+	requests int      // the most in one quiet time
+	events   int      // the most writes of Events in one quiet time
+	watched  map[watching]bool
+}
+
+// watching says that a program was sent events of a resource.
+type watching struct {
+	program  string // see Scenario.target
+	resource string
 }
 
 // observation is what one run showed. Whether the run failed follows from it alone.
@@ -31,8 +37,8 @@ type observation struct {
 	change    oracle.Change     // after which it did not
 	end       []string          // normalized, see oracle.Normalize
 	effects   oracle.Effects
-	injected  int               // requests that something was done to
-	watched   map[string]bool   // the resources of which the controller was sent events
+	injected  int // requests that something was done to
+	watched   map[watching]bool
 	attempts  []map[string]int  // writes to each object, by step
 	cutOff    []history.Request // in flight at SIGTERM, and given up by the controller
 	rest      quietTime

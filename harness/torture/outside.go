@@ -160,12 +160,11 @@ func (r *run) startOutside(ctx context.Context, name string, number int) (*outsi
 			r.each(func(p *program) { frozen.Go(func() { p.freeze(ctx, long) }) })
 			frozen.Wait()
 		},
-		Hold: r.holdUps.begin,
+		Hold: r.holder(""),
 	}
-	for _, f := range r.plan.Faults {
+	for _, f := range r.armed {
 		if f.Group == name {
-			f.Program = ""
-			options.Faults = append(options.Faults, f)
+			options.Armed = append(options.Armed, f.Armed)
 		}
 	}
 	if o.proxy, err = apiproxy.Start(context.WithoutCancel(ctx), options); err != nil {

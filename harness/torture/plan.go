@@ -130,7 +130,6 @@ var aWhileOutside = kind{"answered 403 for a while", apiproxy.Effect{Refuse: 403
 // class there are, and order has the classes by their first request.
 func long(counts map[class]int, order []class, outside []string) (plans []Plan) {
 	isInside := func(c class) bool { return !slices.Contains(outside, c.group) }
-	isLeader := slices.ContainsFunc(order, class.renewsLease)
 	for _, c := range order {
 		middle := (counts[c] + 1) / 2 // at the first requests, there is little that can go wrong
 		plans = append(plans, c.aim(noAnswer, middle))
@@ -138,7 +137,7 @@ func long(counts map[class]int, order []class, outside []string) (plans []Plan) 
 			continue
 		}
 		for _, k := range frozen {
-			if !isLeader {
+			if !slices.ContainsFunc(order, func(other class) bool { return other.program == c.program && other.renewsLease() }) {
 				k.effect.FreezeFor = frozenAlone
 			}
 			plans = append(plans, c.aim(k, middle))
@@ -152,26 +151,25 @@ func long(counts map[class]int, order []class, outside []string) (plans []Plan) 
 			plans = append(plans, order[at].aim(longOutage, 1))
 		}
 	}
-	var watches []class
 	for _, c := range order {
-		if c.verb == "watch" {
-			watches = append(watches, c)
-		}
-	}
-	if len(watches) > 1 {
-		for _, c := range watches {
+		isOther := func(other class) bool { return other != c && other.verb == "watch" && other.program == c.program }
+		if c.verb == "watch" && slices.ContainsFunc(order, isOther) {
 			plans = append(plans, c.aimAtAll(oneCacheBehind))
 		}
 	}
 	return plans
 }
 
-// class is requests between which faults do not distinguish but by number.
-type class struct{ verb, group, resource, subresource string }
+// class is requests between which faults do not distinguish but by number. program is as in [apiproxy.Match].
+type class struct{ program, verb, group, resource, subresource string }
+
+func classOf(r history.Request) class {
+	return class{r.Program, r.Verb, r.Group, r.Resource, r.Subresource}
+}
 
 // aim returns the plan of a fault at the n-th request of the class, from 1.
 func (c class) aim(k kind, n int) Plan {
-	match := apiproxy.Match{Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.subresource, From: n, To: n}
+	match := apiproxy.Match{Program: c.program, Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.subresource, From: n, To: n}
 	return Plan{Kind: k.name, Faults: []apiproxy.Fault{{Match: match, Effect: k.effect}}}
 }
 
@@ -193,8 +191,8 @@ func (c class) renewsLease() bool {
 
 // Exhaustive returns a plan for each kind of fault and each request, and each event of each watch, of a run without
 // faults. Of the kinds that take long, there are fewer. Requests that are not for a resource, such as discovery, are left
-// alone. outside are the groups of what is
-// outside of the cluster. Of each class of reads outside, ten at most are chosen.
+// alone. A fault is for the program that the request names. outside are the groups of what is outside of the cluster. Of
+// each class of reads outside, ten at most are chosen.
 func Exhaustive(baseline *history.History, outside ...string) []Plan {
 	counts, order := map[class]int{}, []class{}
 	watches := map[int64]struct {
@@ -205,7 +203,7 @@ func Exhaustive(baseline *history.History, outside ...string) []Plan {
 		if r.Resource == "" {
 			continue
 		}
-		c := class{r.Verb, r.Group, r.Resource, r.Subresource}
+		c := classOf(r)
 		if counts[c] == 0 {
 			order = append(order, c)
 		}
@@ -284,7 +282,7 @@ func inTurn(plans []Plan) []Plan {
 	alike := map[string][]Plan{}
 	for _, p := range plans {
 		f := p.Faults[0]
-		key := strings.Join([]string{p.Kind, f.Verb, f.Group, f.Resource, f.Subresource}, " ")
+		key := strings.Join([]string{p.Kind, f.Program, f.Verb, f.Group, f.Resource, f.Subresource}, " ")
 		if alike[key] == nil {
 			keys = append(keys, key)
 		}

@@ -292,3 +292,38 @@ func TestPlansOfOptions(t *testing.T) {
 		})
 	}
 }
+
+// Faults are aimed at the program that sent a request: at any of its replicas, but at one of the instances on Nodes.
+func TestPlansOfSeveralPrograms(t *testing.T) {
+	s, err := read(t, severalPrograms)
+	require.NoError(t, err)
+	update := func(program string) history.Request {
+		return history.Request{Verb: "update", Resource: "pods", Program: program}
+	}
+	renewal := history.Request{Verb: "update", Group: leaseGroup, Resource: "leases", Program: "controller-1"}
+	h := &history.History{Requests: []history.Request{
+		update("agent-node-1"), update("controller-2"), renewal, update("controller-1"), update("agent-node-1"),
+		{Verb: "watch", Resource: "pods", Program: "controller-1"}, {Verb: "watch", Resource: "nodes", Program: "agent-node-1"},
+	}}
+	of := func(kind string) (faults []string) {
+		for _, plan := range (Options{Scenario: s}).plans(h) {
+			if plan.Kind == kind {
+				faults = append(faults, plan.Faults[0].String())
+			}
+		}
+		slices.Sort(faults)
+		return faults
+	}
+	require.Equal(t, []string{
+		"verb=update,group=coordination.k8s.io,resource=leases,program=controller,nth=1,refuse=409",
+		"verb=update,resource=pods,program=agent-node-1,nth=1,refuse=409", "verb=update,resource=pods,program=agent-node-1,nth=2,refuse=409",
+		"verb=update,resource=pods,program=controller,nth=1,refuse=409", "verb=update,resource=pods,program=controller,nth=2,refuse=409",
+	}, of("answered 409"))
+	require.Equal(t, []string{
+		"verb=update,group=coordination.k8s.io,resource=leases,program=controller,nth=1,freeze=before",
+		"verb=update,resource=pods,program=agent-node-1,nth=1,freeze=before,freeze-for=5s",
+		"verb=update,resource=pods,program=controller,nth=1,freeze=before",
+	}, of("frozen before"), "only the controller has a Lease")
+	require.Empty(t, of("one cache behind"), "each watches one resource")
+	require.Equal(t, "controller-2", h.Requests[1].Program, "the recording stays as it was")
+}

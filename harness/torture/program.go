@@ -32,6 +32,7 @@ type instance struct {
 type program struct {
 	instance
 	*process
+	number  int // unique among the proxies of the run
 	proxy   *apiproxy.Proxy
 	contact contact // its latest start
 	exits   int     // how often it was allowed to end by itself; guarded by run.mu
@@ -107,7 +108,7 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 	}
 	kubeconfig := file + ".kubeconfig"
 	replace := strings.NewReplacer("{kubeconfig}", kubeconfig, "{namespace}", r.namespace, "{replica}", fmt.Sprint(one.replica), "{node}", one.node)
-	p = &program{instance: one}
+	p = &program{instance: one, number: number}
 	p.process = &process{
 		env:     append(env, "KUBECONFIG="+kubeconfig, "KUBE_CACHE_MUTATION_DETECTOR=true"),
 		died:    r.died,
@@ -137,22 +138,63 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 	return p, nil
 }
 
-// faultsOf returns the faults that are for a program.
-func faultsOf(plan Plan, one instance) []apiproxy.Fault {
-	var faults []apiproxy.Fault
+// armed is a fault of a plan, in force. All proxies that it is for share it.
+type armed struct {
+	program string // as in [apiproxy.Match]
+	*apiproxy.Armed
+}
+
+// arm puts the faults of a plan in force.
+func arm(plan Plan) (all []armed) {
 	for _, f := range plan.Faults {
-		if f.Program == "" || f.Program == one.program || f.Program == one.name {
-			f.Program = ""
-			faults = append(faults, f)
+		program := f.Program
+		f.Program = "" // a proxy knows no programs
+		all = append(all, armed{program, apiproxy.Arm(f)})
+	}
+	return all
+}
+
+// faultsOf returns the faults that are for a program.
+func faultsOf(all []armed, one instance) (faults []*apiproxy.Armed) {
+	for _, f := range all {
+		if f.program == "" || f.program == one.program || f.program == one.name {
+			faults = append(faults, f.Armed)
 		}
 	}
 	return faults
 }
 
+// target returns the program at which a fault is aimed that is for a request of an instance: all replicas, as another one
+// may send the request next time, but only one of the instances that each have a Node.
+func (s *Scenario) target(label string) string {
+	if program, _, _ := strings.Cut(label, "-"); s.programs()[program].Replicas > 1 {
+		return program
+	}
+	return label
+}
+
+// byTarget returns a recording in which the program of each request is the one at which a fault is aimed.
+func (s *Scenario) byTarget(h *history.History) *history.History {
+	aimed := &history.History{Requests: slices.Clone(h.Requests), Events: h.Events}
+	for i, q := range aimed.Requests {
+		aimed.Requests[i].Program = s.target(q.Program)
+	}
+	return aimed
+}
+
+// proxyOf returns the number of the proxy that gave a request its number.
+func proxyOf(request int64) int { return int(request >> proxyBits) }
+
+// proxyBits are the bits of the number of a request that tell the requests of one proxy apart.
+const proxyBits = 32
+
 // recorder returns what a proxy calls to record: it notes the program, and makes the numbers of requests unique in the run.
 func (r *run) recorder(program string, number int) func(history.Record) {
-	offset := int64(number) << 32
+	offset := int64(number) << proxyBits
 	return func(one history.Record) {
+		if resource := resourceOf(one); resource != "leases" || !r.isIncidental(resource) {
+			r.active.Add(1)
+		}
 		if one.Request != nil {
 			q := *one.Request
 			q.ID, q.Program = q.ID+offset, program
@@ -165,4 +207,15 @@ func (r *run) recorder(program string, number int) func(history.Record) {
 		}
 		r.recording.Record(one)
 	}
+}
+
+// resourceOf returns the resource of a record.
+func resourceOf(one history.Record) string {
+	switch {
+	case one.Request != nil:
+		return one.Request.Resource
+	case one.Event != nil:
+		return one.Event.Resource
+	}
+	return ""
 }

@@ -74,11 +74,11 @@ func TestFaultsOfPrograms(t *testing.T) {
 		require.NoError(t, err)
 		return f
 	}
-	plan := Plan{Faults: []apiproxy.Fault{
+	all := arm(Plan{Faults: []apiproxy.Fault{
 		fault("verb=get,delay=1s"), fault("verb=list,program=agent,delay=1s"), fault("verb=watch,program=agent-node-1,delay=1s"),
-	}}
+	}})
 	verbs := func(name string) (verbs []string) {
-		for _, f := range faultsOf(plan, instance{name: name, program: "agent"}) {
+		for _, f := range faultsOf(all, instance{name: name, program: "agent"}) {
 			require.Empty(t, f.Program, "a proxy knows no names")
 			verbs = append(verbs, f.Verb)
 		}
@@ -86,13 +86,14 @@ func TestFaultsOfPrograms(t *testing.T) {
 	}
 	require.Equal(t, []string{"get", "list"}, verbs("agent-node-0"))
 	require.Equal(t, []string{"get", "list", "watch"}, verbs("agent-node-1"))
-	require.Len(t, faultsOf(plan, instance{name: "controller", program: "controller"}), 1)
-	require.Equal(t, "--fault verb=list,program=agent,delay=1s", Plan{Faults: plan.Faults[1:2]}.String())
+	require.Len(t, faultsOf(all, instance{name: "controller", program: "controller"}), 1)
+	one, two := instance{name: "agent-node-0", program: "agent"}, instance{name: "agent-node-1", program: "agent"}
+	require.Same(t, faultsOf(all, one)[1], faultsOf(all, two)[1], "requests of all instances are numbered together")
 }
 
 // The recordings of several proxies are one: requests have numbers of their own, and events keep their watch.
 func TestRecorder(t *testing.T) {
-	r := &run{}
+	r := &run{subject: &subject{scenario: &Scenario{}}}
 	for number, program := range []string{"agent", "controller"} {
 		record := r.recorder(program, number)
 		record(history.Record{Request: &history.Request{ID: 1, Verb: "watch", Resource: "pods"}})
@@ -101,9 +102,19 @@ func TestRecorder(t *testing.T) {
 	h := r.recording.History()
 	require.Len(t, h.Requests, 2)
 	require.Equal(t, "controller", h.Requests[1].Program)
-	require.NotEqual(t, h.Requests[0].ID, h.Requests[1].ID)
+	require.Equal(t, []int{0, 1}, []int{proxyOf(h.Requests[0].ID), proxyOf(h.Requests[1].ID)})
 	for i, e := range h.Events {
 		require.Equal(t, h.Requests[i].ID, e.Request)
 		require.Equal(t, h.Requests[i].Program, e.Name)
 	}
+}
+
+// A resource that only some replicas have been sent events of is not one that all must watch.
+func TestWatchedIn(t *testing.T) {
+	r := replicas()
+	event := func(proxy int, resource string) history.Event {
+		return history.Event{Request: int64(proxy)<<proxyBits + 1, Resource: resource}
+	}
+	h := &history.History{Events: []history.Event{event(1, "pods"), event(2, "pods"), event(1, "nodes"), event(3, "nodes")}}
+	require.Equal(t, map[watching]bool{{"controller", "pods"}: true, {"agent", "nodes"}: true}, r.watchedIn(h))
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,14 +43,16 @@ type run struct {
 	controlPlane *controlPlane
 	plan         Plan
 	namespace    string
-	// watched are the resources of which the programs must be sent events before the first step; nil for none.
-	watched map[string]bool
+	armed        []armed // the faults of the plan
+	// watched are the resources of which programs must be sent events before the first step; nil for none.
+	watched map[watching]bool
 
 	resources  []resource     // of the scenario, in its order
 	states     *oracle.States // of those resources
 	outside    []*outside
 	programs   []*program
 	recording  history.Memory // of all proxies
+	active     atomic.Int64   // records, without those that only keep a Lease
 	stepStarts []time.Time
 
 	died    chan *Failure  // receives how a program ended by itself
@@ -64,7 +67,7 @@ type run struct {
 // ends everything, such as Ctrl-C; that this run could not be carried out is part of the outcome.
 func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseline) (Outcome, *observation, error) {
 	start := time.Now()
-	r := &run{subject: s, number: s.lab.runs.Add(1), controlPlane: p, plan: plan, died: make(chan *Failure, 1)}
+	r := &run{subject: s, number: s.lab.runs.Add(1), controlPlane: p, plan: plan, armed: arm(plan), died: make(chan *Failure, 1)}
 	switch {
 	case s.scenario.Namespace != "":
 		r.namespace = s.scenario.Namespace
@@ -290,8 +293,9 @@ func (r *run) upstream(ctx context.Context, account string) (*rest.Config, error
 // proxyOptions returns the options of a program's proxy.
 func (r *run) proxyOptions(p *program, upstream *rest.Config, number int) apiproxy.Options {
 	options := apiproxy.Options{
-		Upstream: upstream, Record: r.recorder(p.process.label, number), Faults: faultsOf(r.plan, p.instance), Crash: r.controlPlane.crash,
-		Kill: func() { r.killAndRestart(p) }, Stop: func() { r.stopAndRestart(p) }, Freeze: p.freeze, Hold: r.holdUps.begin,
+		Upstream: upstream, Record: r.recorder(p.process.label, number), Armed: faultsOf(r.armed, p.instance), Crash: r.controlPlane.crash,
+		Kill: func() { r.killAndRestart(p) }, Stop: func() { r.stopAndRestart(p) }, Freeze: p.freeze,
+		Hold: r.holder(p.process.label),
 	}
 	if !isToldNamespace(r.commands[p.program]) && r.scenario.Namespace == "" && !r.scenario.isCluster() {
 		options.Namespace = r.namespace
@@ -418,7 +422,7 @@ func (r *run) mayExit(p *program) func(status int, started time.Time) bool {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.holdUps.outageSince(started) {
+		if r.holdUps.outageSince(p.process.label, started) {
 			return disturbed // it comes back
 		}
 		p.exits++
@@ -484,10 +488,7 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 	if r.states.Gaps() == 0 {
 		seen.effects.Changes = r.states.Counts()
 	}
-	seen.watched = map[string]bool{}
-	for _, e := range recorded.Events {
-		seen.watched[e.Resource] = true
-	}
+	seen.watched = r.watchedIn(recorded)
 	for _, q := range recorded.Requests {
 		if q.IsDisturbed() {
 			seen.injected++

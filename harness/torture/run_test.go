@@ -265,7 +265,7 @@ func TestUnfitError(t *testing.T) {
 // baselineOf is the baseline of runs that showed this.
 func baselineOf(t *testing.T, s *Scenario, runs ...*observation) (*Baseline, error) {
 	t.Helper()
-	b := &Baseline{watched: map[string]bool{}}
+	b := &Baseline{watched: map[watching]bool{}}
 	for _, o := range runs {
 		if _, err := b.add(s, Outcome{}, o); err != nil {
 			return b, err
@@ -276,9 +276,9 @@ func baselineOf(t *testing.T, s *Scenario, runs ...*observation) (*Baseline, err
 
 func TestBaseline(t *testing.T) {
 	run := func(requests, events int, watched ...string) *observation {
-		o := &observation{rest: quietTime{requests: requests, events: events}, watched: map[string]bool{}}
+		o := &observation{rest: quietTime{requests: requests, events: events}, watched: map[watching]bool{}}
 		for _, resource := range watched {
-			o.watched[resource] = true
+			o.watched[watching{resource: resource}] = true
 		}
 		return o
 	}
@@ -287,7 +287,7 @@ func TestBaseline(t *testing.T) {
 	require.Equal(t, 2, b.Runs)
 	require.Equal(t, 3, b.requests)
 	require.Equal(t, 5, b.events)
-	require.Equal(t, map[string]bool{"pods": true}, b.watched)
+	require.Equal(t, map[watching]bool{{resource: "pods"}: true}, b.watched)
 }
 
 // What differs between runs without faults is printed as the scenario wants it.

@@ -191,7 +191,7 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 		return nil, err
 	}
 	fmt.Fprintln(o.Progress, "torture: baseline: runs without faults, until two in a row bring nothing new")
-	b := &Baseline{watched: map[string]bool{}}
+	b := &Baseline{watched: map[watching]bool{}}
 	for settled := 0; settled < 2 && b.Runs < maxBaselineRuns; {
 		outcomes := make([]Outcome, min(2, o.parallel()))
 		seen := make([]*observation, len(outcomes))
@@ -257,7 +257,7 @@ func (b *Baseline) add(s *Scenario, outcome Outcome, o *observation) (news bool,
 			"\nIf that may be, put this into the scenario:\nmayDiffer:\n  writes:\n" + strings.Join(writes, "\n")}
 	}
 	b.requests, b.events = max(b.requests, o.rest.requests), max(b.events, o.rest.events)
-	maps.DeleteFunc(b.watched, func(resource string, _ bool) bool { return !o.watched[resource] })
+	maps.DeleteFunc(b.watched, func(w watching, _ bool) bool { return !o.watched[w] })
 	return news, nil
 }
 
@@ -457,7 +457,7 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 	if len(o.Faults) > 0 {
 		return slices.Repeat([]Plan{{Kind: "replay", Faults: o.Faults}}, max(1, o.Replays))
 	}
-	all := Exhaustive(undisturbed, slices.Collect(maps.Keys(o.Scenario.Outside))...)
+	all := Exhaustive(o.Scenario.byTarget(undisturbed), slices.Collect(maps.Keys(o.Scenario.Outside))...)
 	if o.Seeds > 0 {
 		return Random(all, o.Seed, o.Seeds)
 	}

@@ -32,11 +32,15 @@ func (r *run) sleep(ctx context.Context, changed <-chan struct{}, duration time.
 // elapsed returns how long it is since a time, without the time in which the machine stalled or faults kept the
 // controller waiting.
 func (r *run) elapsed(since time.Time) time.Duration {
-	elapsed := time.Since(since) - r.holdUps.since(since, r.recovered)
+	return r.awake(since) - r.holdUps.since(since, r.recovered)
+}
+
+// awake returns how long it is since a time, without the time in which the machine stalled.
+func (r *run) awake(since time.Time) time.Duration {
 	if r.lab == nil {
-		return elapsed
+		return time.Since(since)
 	}
-	return elapsed - r.lab.stalls.since(since)
+	return time.Since(since) - r.lab.stalls.since(since)
 }
 
 // await waits until conditions hold that the controller need not bring about.
@@ -108,16 +112,13 @@ func (r *run) awaitOutput(ctx context.Context) error {
 	}
 }
 
-// awaitWatches waits until the controller has been sent events of every resource that it watches without faults. That may
+// awaitWatches waits until each program has been sent events of every resource that it watches without faults. That may
 // take long with some faults, so there is a limit.
 func (r *run) awaitWatches(ctx context.Context) error {
 	const limit = 5 * time.Second
 	for begin := time.Now(); r.elapsed(begin) < limit; {
-		missing := maps.Clone(r.watched)
-		for _, e := range r.recording.History().Events {
-			delete(missing, e.Resource)
-		}
-		if len(missing) == 0 {
+		seen := r.watchedIn(r.recording.History())
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(r.watched)), func(w watching) bool { return !seen[w] }) {
 			return nil
 		}
 		if err := r.sleep(ctx, nil, pollInterval); err != nil {
@@ -127,16 +128,45 @@ func (r *run) awaitWatches(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until nothing has passed between the controller and the API server for a moment: it has been sent every
-// event and has nothing to do. There is a limit; a controller that never settles is for the judge.
+// watchedIn returns the resources of which programs were sent events: of replicas, those of which all were.
+func (r *run) watchedIn(h *history.History) map[watching]bool {
+	type watch struct {
+		proxy    int
+		resource string
+	}
+	sent := map[watch]bool{}
+	for _, e := range h.Events {
+		sent[watch{proxyOf(e.Request), e.Resource}] = true
+	}
+	watched := map[watching]bool{}
+	for _, p := range r.programs {
+		for w := range sent {
+			if w.proxy == p.number {
+				watched[watching{r.scenario.target(p.process.label), w.resource}] = true
+			}
+		}
+	}
+	for w := range watched {
+		for _, p := range r.programs {
+			if r.scenario.target(p.process.label) == w.program && !sent[watch{p.number, w.resource}] {
+				delete(watched, w)
+			}
+		}
+	}
+	return watched
+}
+
+// settle waits until nothing has passed between the programs and the API server for a moment: they have been sent every
+// event and have nothing to do. The renewals of Leases don't count, and a program that a fault keeps waiting may have
+// something to do. There is a limit; a controller that never settles is for the judge.
 func (r *run) settle(ctx context.Context) error {
 	const moment, limit = 400 * time.Millisecond, 5 * time.Second
-	count, since := -1, time.Now()
+	count, since := int64(-1), time.Now()
 	for begin := time.Now(); r.elapsed(begin) < limit; {
-		if now := r.recording.Len(); now != count {
+		if now := r.active.Load(); now != count || r.isHeldUp() {
 			count, since = now, time.Now()
 		}
-		if count > 0 && r.elapsed(since) > moment {
+		if count > 0 && r.awake(since) > moment {
 			return nil
 		}
 		if err := r.sleep(ctx, nil, pollInterval); err != nil {
@@ -155,7 +185,11 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 		if err := r.settle(ctx); err != nil {
 			return quietTime{}, err
 		}
-		if beginning > 1 || r.plan.doneLate() {
+		held, err := r.awaitHoldUps(ctx)
+		if err != nil {
+			return quietTime{}, err
+		}
+		if beginning > 1 || held || r.plan.doneLate() {
 			if err := r.converge(ctx, "the end"); err != nil {
 				return quietTime{}, err
 			}
@@ -174,6 +208,18 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 			return r.observeRest(ctx, quiet)
 		}
 	}
+}
+
+// awaitHoldUps waits until no fault keeps a program waiting, not even one for which another replica stands in: what it does
+// then is judged too. held reports whether there was anything to wait for.
+func (r *run) awaitHoldUps(ctx context.Context) (held bool, err error) {
+	for len(r.holdUps.current(r.recovered)) > 0 {
+		held = true
+		if err := r.sleep(ctx, nil, pollInterval); err != nil {
+			return held, err
+		}
+	}
+	return held, nil
 }
 
 // write identifies what a request wants to write. Objects that are created have no name.
