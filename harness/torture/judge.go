@@ -61,7 +61,7 @@ func (s *Scenario) judge(o *observation, namespace string) (failure *Failure, no
 			len(writes), s.Quiet.Duration, w.Verb, w.What(), unqualified(w.Object(), namespace))}, nil
 	}
 	if v := o.rest.diverged; v != nil {
-		return &Failure{NoRest, "converged " + v.Rule, "it had converged, and then it had not: " + unqualified(v.Message, namespace)}, nil
+		return &Failure{NoRest, "converged " + causeOf(v, namespace), "it had converged, and then it had not: " + unqualified(v.Message, namespace)}, nil
 	}
 	if len(o.cutOff) > 0 {
 		q := o.cutOff[0]
@@ -72,7 +72,7 @@ func (s *Scenario) judge(o *observation, namespace string) (failure *Failure, no
 		notes = append(notes, message)
 	}
 	if v := o.violation; v != nil {
-		return &Failure{RuleBroken, v.Rule, fmt.Sprintf("%s (%s %s %s)", unqualified(v.Message, namespace), o.change.Type, o.change.Resource, o.change.Name())}, notes
+		return &Failure{RuleBroken, causeOf(v, namespace), fmt.Sprintf("%s (%s %s %s)", unqualified(v.Message, namespace), o.change.Type, o.change.Resource, o.change.Name())}, notes
 	}
 	for _, attempts := range o.attempts {
 		for _, what := range slices.Sorted(maps.Keys(attempts)) {

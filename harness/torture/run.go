@@ -28,7 +28,7 @@ import (
 type subject struct {
 	lab       *Lab
 	scenario  *Scenario
-	rules     rules
+	compiled  *rules // of all runs; nil if each has its own, because they name its namespace
 	commands  Commands // with {kubeconfig} and so on to be replaced
 	manifests string   // YAML, for the namespace placeholder
 	// outsideCommands are the programs outside of the cluster, by name.
@@ -43,6 +43,7 @@ type run struct {
 	controlPlane *controlPlane
 	plan         Plan
 	namespace    string
+	rules        rules
 	armed        []armed // the faults of the plan
 	// watched are the resources of which programs must be sent events before the first step; nil for none.
 	watched map[watching]bool
@@ -79,7 +80,11 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 	if b != nil {
 		r.watched = b.watched
 	}
-	seen, err := r.execute(ctx)
+	var seen *observation
+	err := r.compile()
+	if err == nil {
+		seen, err = r.execute(ctx)
+	}
 	outcome := Outcome{Plan: plan, History: r.recording.History()}
 	if err == nil {
 		var failure *Failure
@@ -110,6 +115,16 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 		outcome.Verdict, outcome.Message = NotRun, err.Error()
 	}
 	return outcome, seen, nil
+}
+
+// compile compiles the rules, unless all runs share them: that takes some milliseconds.
+func (r *run) compile() (err error) {
+	if r.compiled != nil {
+		r.rules = *r.compiled
+		return nil
+	}
+	r.rules, err = r.scenario.compile(r.namespace)
+	return err
 }
 
 // execute plays the scenario and returns what it showed. The error is a *Failure if the controller failed on the way.

@@ -1,8 +1,10 @@
 package torture
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +25,7 @@ import (
 )
 
 // Scenario describes what happens to a controller's objects, and what is expected of the controller. It is read from a
-// YAML file.
+// YAML file. In steps and conditions, {namespace} is replaced by the namespace of the run.
 type Scenario struct {
 	// Controller is the program to run if no command is given.
 	Controller *Controller `json:"controller,omitempty"`
@@ -300,7 +302,7 @@ func (s *Scenario) check() error {
 		}
 		s.mayDiffer = append(s.mayDiffer, path)
 	}
-	_, err := s.compile()
+	_, err := s.compile(namespaceVariable)
 	return err
 }
 
@@ -391,15 +393,46 @@ func (s *Scenario) variables() []string {
 	return variables
 }
 
+// namespaceVariable stands for the namespace of a run.
+const namespaceVariable = "{namespace}"
+
+// inNamespace returns a copy of a part of a scenario in which {namespace} is replaced.
+func inNamespace[T any](of T, namespace string) (replaced T, err error) {
+	text, err := json.Marshal(of)
+	if err == nil {
+		err = json.Unmarshal(bytes.ReplaceAll(text, []byte(namespaceVariable), []byte(namespace)), &replaced)
+	}
+	return replaced, err
+}
+
+// rulesNameNamespace reports whether a condition has {namespace} in it.
+func (s *Scenario) rulesNameNamespace() bool {
+	all := slices.Concat(s.Ready, s.Converged, s.Invariants)
+	for _, step := range slices.Concat(s.Setup, s.Steps) {
+		all = append(all, step.When...)
+	}
+	return slices.ContainsFunc(all, func(c oracle.Condition) bool { return strings.Contains(c.Rule+c.Message, namespaceVariable) })
+}
+
+// causeOf identifies a rule that does not hold: by its source, as the scenario has it.
+func causeOf(v *oracle.Violation, namespace string) string {
+	return strings.ReplaceAll(v.Rule, namespace, namespaceVariable)
+}
+
 // rules are the compiled conditions of a scenario.
 type rules struct {
 	ready, converged, invariants *oracle.Rules
 	setup, when                  []*oracle.Rules // by step
 }
 
-func (s *Scenario) compile() (r rules, err error) {
+// compile compiles the conditions for runs in a namespace.
+func (s *Scenario) compile(namespace string) (r rules, err error) {
 	read := func(what string, conditions []oracle.Condition) *oracle.Rules {
-		rules, readErr := oracle.NewRules(s.variables(), conditions)
+		conditions, readErr := inNamespace(conditions, namespace)
+		var rules *oracle.Rules
+		if readErr == nil {
+			rules, readErr = oracle.NewRules(s.variables(), conditions)
+		}
 		if readErr != nil && err == nil {
 			err = fmt.Errorf("%s: %w", what, readErr)
 		}

@@ -95,7 +95,8 @@ mayExit: 1
 	require.Equal(t, filepath.Join(filepath.Dir(s.path), "there.yaml"), s.file("there.yaml"))
 	require.Equal(t, "/there.yaml", s.file("/there.yaml"))
 
-	r, err := s.compile()
+	require.False(t, s.rulesNameNamespace())
+	r, err := s.compile("")
 	require.NoError(t, err)
 	require.Len(t, r.setup, 1)
 	require.Len(t, r.when, 1)
@@ -216,4 +217,48 @@ func TestReadOurs(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+}
+
+// {namespace} stands for the run's namespace wherever a step or a rule may name it.
+func TestNamespaceOfTheRun(t *testing.T) {
+	s, err := read(t, `
+scope: cluster
+resources: [configmaps]
+converged:
+- rule: configmaps.exists(c, c.metadata.namespace == "{namespace}")
+  message: '"nothing in {namespace}"'
+steps:
+- name: a change
+  do:
+  - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{namespace}-a", namespace: "{namespace}", generation: 3}, data: {list: ["in {namespace}"]}}
+  - patch: {resource: configmaps, namespace: "{namespace}", name: a, merge: {data: {a: "{namespace}"}}}
+  - delete: {resource: configmaps, selector: "in={namespace}"}
+  - pause: 1500ms
+`)
+	require.NoError(t, err)
+	require.True(t, s.rulesNameNamespace())
+	do := s.Steps[0].Do
+	in := func(a Action) Action {
+		replaced, err := inNamespace(a, "shop")
+		require.NoError(t, err)
+		return replaced
+	}
+	require.Equal(t, map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"list": []any{"in shop"}},
+		"metadata": map[string]any{"name": "shop-a", "namespace": "shop", "generation": 3.0},
+	}, in(do[0]).Apply)
+	require.Equal(t, &Patch{Reference{Resource: "configmaps", Namespace: "shop", Name: "a"}, map[string]any{"data": map[string]any{"a": "shop"}}}, in(do[1]).Patch)
+	require.Equal(t, "in=shop", in(do[2]).Delete.Selector)
+	require.Equal(t, do[3], in(do[3]))
+	require.Equal(t, "{namespace}-a", do[0].Apply["metadata"].(map[string]any)["name"], "the scenario itself stays as it is")
+
+	r, err := s.compile("shop")
+	require.NoError(t, err)
+	state := func(namespace string) oracle.State {
+		return oracle.State{"configmaps": {"a": {"metadata": map[string]any{"namespace": namespace}}}}
+	}
+	require.Nil(t, r.converged.Check(state("shop"), nil))
+	violation := r.converged.Check(state("other"), nil)
+	require.Equal(t, "nothing in shop", violation.Message)
+	require.Equal(t, s.Converged[0].Rule, causeOf(violation, "shop"), "the cause is the same in every run")
 }

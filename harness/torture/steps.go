@@ -18,6 +18,10 @@ import (
 // applyStep takes the actions of a step, and waits until our own watches have shown what they changed.
 func (r *run) applyStep(ctx context.Context, step Step) error {
 	for _, action := range step.Do {
+		action, err := inNamespace(action, r.namespace)
+		if err != nil {
+			return err
+		}
 		applied, err := r.applyAction(ctx, action)
 		if err != nil {
 			return err

@@ -289,8 +289,12 @@ func (l *Lab) prepare(ctx context.Context, o Options, commands Commands) (*subje
 			return nil, err
 		}
 	}
-	if s.rules, err = o.Scenario.compile(); err != nil {
-		return nil, err
+	if !o.Scenario.rulesNameNamespace() {
+		all, err := o.Scenario.compile("")
+		if err != nil {
+			return nil, err
+		}
+		s.compiled = &all
 	}
 	if s.manifests, err = o.Scenario.render(ctx, l.shared.cluster.Kubectl, s.scratch); err != nil {
 		return nil, err

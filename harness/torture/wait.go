@@ -82,7 +82,7 @@ func (r *run) converge(ctx context.Context, step string) error {
 			if err := r.checkContact(0); err != nil {
 				return err
 			}
-			return &Failure{Lost, step + ": " + violation.Rule,
+			return &Failure{Lost, step + ": " + causeOf(violation, r.namespace),
 				fmt.Sprintf("%s, %s after %s", unqualified(violation.Message, r.namespace), r.scenario.Patience.Duration, step)}
 		}
 		if err := r.sleep(ctx, changed, 4*pollInterval); err != nil {
@@ -95,7 +95,9 @@ func (r *run) converge(ctx context.Context, step string) error {
 func (r *run) awaitOutput(ctx context.Context) error {
 	for begin := time.Now(); ; {
 		log := r.log()
-		missing := slices.IndexFunc(r.scenario.Says, func(text string) bool { return !strings.Contains(log, text) })
+		missing := slices.IndexFunc(r.scenario.Says, func(text string) bool {
+			return !strings.Contains(log, strings.ReplaceAll(text, namespaceVariable, r.namespace))
+		})
 		if missing < 0 {
 			return nil
 		}
