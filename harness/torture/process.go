@@ -200,8 +200,12 @@ func (p *process) Log() string {
 	return p.log.String()
 }
 
-// deathOf says how a program ended by itself.
+// deathOf says how a program ended by itself. That another program has its port says nothing about it.
 func deathOf(err error, output string) *Failure {
+	if line := portInUse(output); line != "" {
+		return &Failure{Verdict: NotRun, Message: "it exited because another program has its port: " + shorten(line) +
+			"; runs at the same time need different ports: put {port} in place of the port in its arguments, or use --parallel 1"}
+	}
 	status := "exit status 0"
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -209,6 +213,18 @@ func deathOf(err error, output string) *Failure {
 	}
 	why := lastWords(output)
 	return &Failure{Died, status + causeOfOutput(why), "it exited by itself, with " + status + why}
+}
+
+// portInUse returns the line among the last ones of the output that says that a port is in use, or "".
+func portInUse(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	const last = 20
+	for _, line := range lines[max(0, len(lines)-last):] {
+		if strings.Contains(strings.ToLower(line), "address already in use") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
 }
 
 // lastWords returns ": " and the line of the output that most likely says why the program ended, or "".

@@ -95,6 +95,22 @@ func TestAProgramThatEndsByItself(t *testing.T) {
 	}
 }
 
+// What a program says of its port is about this machine, not about the program.
+func TestAPortThatIsInUse(t *testing.T) {
+	const line = "listen tcp :8080: bind: address already in use"
+	p := shell(t, nil, "echo starting; echo '"+line+"'; echo bye; exit 1")
+	p.process.label = "agent"
+	select {
+	case failure := <-p.failed:
+		require.Equal(t, NotRun, failure.Verdict)
+		require.Contains(t, failure.Message, "agent: it exited because another program has its port: "+line)
+		require.Contains(t, failure.Message, "put {port} in place of the port in its arguments, or use --parallel 1")
+	case <-time.After(hangs):
+		require.FailNow(t, "it does not end")
+	}
+	require.Equal(t, Died, deathOf(nil, line+strings.Repeat("\nIt goes on.", 100)).Verdict, "it did not exit because of that")
+}
+
 func TestAProgramThatIsNone(t *testing.T) {
 	c := &process{command: []string{filepath.Join(t.TempDir(), "missing")}}
 	require.ErrorContains(t, c.start(), "start the controller: ")

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -118,10 +121,16 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 		p.process.label = one.name
 	}
 	for _, word := range r.commands[one.program] {
-		p.process.command = append(p.process.command, replace.Replace(word))
+		if word, err = withPorts(replace.Replace(word)); err != nil {
+			return nil, err
+		}
+		p.process.command = append(p.process.command, word)
 	}
 	for key, value := range one.Env {
-		p.process.env = append(p.process.env, key+"="+replace.Replace(value))
+		if value, err = withPorts(replace.Replace(value)); err != nil {
+			return nil, err
+		}
+		p.process.env = append(p.process.env, key+"="+value)
 	}
 	for _, o := range r.outside {
 		for key, value := range o.Env {
@@ -136,6 +145,40 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 		return nil, errors.Join(err, p.proxy.Stop())
 	}
 	return p, nil
+}
+
+// portVariable stands for a free port.
+const portVariable = "{port}"
+
+// The ports that programs are given. The kernel takes those of outgoing connections from above, by default.
+const firstPort, portCount = 20_000, 10_000
+
+// lastPort is the port that was given last, counted from firstPort. It begins anywhere, as another torture may run.
+var lastPort atomic.Int64
+
+func init() { lastPort.Store(rand.Int64N(portCount)) }
+
+// withPorts replaces each {port} by another port that no program listens on.
+func withPorts(text string) (string, error) {
+	for strings.Contains(text, portVariable) {
+		port, err := freePort()
+		if err != nil {
+			return "", err
+		}
+		text = strings.Replace(text, portVariable, fmt.Sprint(port), 1)
+	}
+	return text, nil
+}
+
+func freePort() (port int64, err error) {
+	for range portCount {
+		port = firstPort + lastPort.Add(1)%portCount
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			return port, listener.Close()
+		}
+	}
+	return 0, fmt.Errorf("find a port for %s: %w", portVariable, err)
 }
 
 // armed is a fault of a plan, in force. All proxies that it is for share it.

@@ -1,6 +1,10 @@
 package torture
 
 import (
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -117,4 +121,39 @@ func TestWatchedIn(t *testing.T) {
 	}
 	h := &history.History{Events: []history.Event{event(1, "pods"), event(2, "pods"), event(1, "nodes"), event(3, "nodes")}}
 	require.Equal(t, map[watching]bool{{"controller", "pods"}: true, {"agent", "nodes"}: true}, r.watchedIn(h))
+}
+
+// Each {port} is a port that no other program has, in this run or another.
+func TestPorts(t *testing.T) {
+	seen := map[string]bool{}
+	for range 100 {
+		text, err := withPorts("--metrics=:{port} --probes=127.0.0.1:{port} --verbose")
+		require.NoError(t, err)
+		parts := regexp.MustCompile(`^--metrics=:(\d+) --probes=127\.0\.0\.1:(\d+) --verbose$`).FindStringSubmatch(text)
+		require.Len(t, parts, 3, text)
+		for _, port := range parts[1:] {
+			require.False(t, seen[port], port)
+			seen[port] = true
+		}
+	}
+	text, err := withPorts("--kubeconfig=x")
+	require.NoError(t, err)
+	require.Equal(t, "--kubeconfig=x", text)
+}
+
+// A port that another program has is left out.
+func TestPortsThatAreTaken(t *testing.T) {
+	next := func() int {
+		text, err := withPorts("{port}")
+		require.NoError(t, err)
+		port, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		return port
+	}
+	taken, err := net.Listen("tcp", fmt.Sprintf(":%d", next()+1))
+	if err != nil {
+		t.Skip("another program has that port")
+	}
+	defer taken.Close()
+	require.NotEqual(t, taken.Addr().(*net.TCPAddr).Port, next())
 }

@@ -28,7 +28,7 @@ import (
 type subject struct {
 	lab       *Lab
 	scenario  *Scenario
-	compiled  *rules // of all runs; nil if each has its own, because they name its namespace
+	compiled  *rules   // of all runs; nil if each has its own, because they name its namespace
 	commands  Commands // with {kubeconfig} and so on to be replaced
 	manifests string   // YAML, for the namespace placeholder
 	// outsideCommands are the programs outside of the cluster, by name.

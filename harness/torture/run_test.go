@@ -317,3 +317,14 @@ mayDiffer:
 	_, err = baselineOf(t, &Scenario{MayDiffer: MayDiffer{Writes: []string{"added pods web-*"}}}, changes(1), changes(3))
 	require.NoError(t, err)
 }
+
+// With --parallel 1 there is one run at a time, those that kill the control plane included.
+func TestQueues(t *testing.T) {
+	crash := Plan{Faults: []apiproxy.Fault{{Effect: apiproxy.Effect{Crash: apiproxy.After}}}}
+	plans := []Plan{NoFault, crash, NoFault}
+	s := &subject{scenario: &Scenario{}}
+	require.Equal(t, [][]Plan{{NoFault, NoFault}, {crash}}, s.queues(Options{Scenario: s.scenario, Parallel: 2}, plans))
+	require.Equal(t, [][]Plan{plans}, s.queues(Options{Scenario: s.scenario, Parallel: 1}, plans))
+	s.scenario.Scope = "cluster"
+	require.Equal(t, [][]Plan{plans, nil}, s.queues(Options{Scenario: s.scenario, Parallel: 2}, plans), "each has a control plane of its own")
+}

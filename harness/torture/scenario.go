@@ -95,9 +95,9 @@ type Scenario struct {
 	names     []oracle.NamePattern
 }
 
-// Controller is a program under test. {kubeconfig}, {namespace}, {replica} and {node} are replaced in its arguments and in
-// Env: by the path of its kubeconfig, the namespace of the run, the number of the replica from 1, and the Node that it
-// runs on.
+// Controller is a program under test. {kubeconfig}, {namespace}, {replica}, {node} and {port} are replaced in its arguments
+// and in Env: by the path of its kubeconfig, the namespace of the run, the number of the replica from 1, the Node that it
+// runs on, and a port that no other program listens on, another one at each place.
 type Controller struct {
 	Program `json:",inline"`
 	// Account is used in place of Scenario.Account.

@@ -348,44 +348,56 @@ func pin(command []string, scratch string) ([]string, error) {
 // executeAll runs plans, several at a time. finished is called for each of them, by several goroutines; its error ends all.
 func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finished func(Outcome) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	shared, expendable := make(chan Plan), make(chan Plan)
-	feed := func(queue chan<- Plan, crashes bool) {
+	for i, queue := range s.queues(o, plans) {
+		next := make(chan Plan)
 		group.Go(func() error {
-			defer close(queue)
-			for _, plan := range plans {
-				if s.needsExpendable(plan) != crashes {
-					continue
-				}
+			defer close(next)
+			for _, plan := range queue {
 				select {
-				case queue <- plan:
+				case next <- plan:
 				case <-ctx.Done():
 					return context.Cause(ctx)
 				}
 			}
 			return nil
 		})
-	}
-	work := func(queue <-chan Plan) {
-		group.Go(func() error {
-			for plan := range queue {
-				outcome, _, err := s.execute(ctx, o.Baseline, plan)
-				if err == nil {
-					err = finished(outcome)
+		workers := 1
+		if i == 0 {
+			workers = o.parallel()
+		}
+		for range workers {
+			group.Go(func() error {
+				for plan := range next {
+					outcome, _, err := s.execute(ctx, o.Baseline, plan)
+					if err == nil {
+						err = finished(outcome)
+					}
+					if err != nil {
+						return err
+					}
 				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+				return nil
+			})
+		}
 	}
-	feed(shared, false)
-	feed(expendable, true)
-	for range o.parallel() {
-		work(shared)
-	}
-	work(expendable)
 	return group.Wait()
+}
+
+// queues returns the plans to run several at a time, and those of which there is one at a time beside them, as they kill a
+// control plane. If only one run is asked for at a time, all plans are in one queue.
+func (s *subject) queues(o Options, plans []Plan) [][]Plan {
+	if o.Parallel == 1 {
+		return [][]Plan{plans}
+	}
+	queues := make([][]Plan, 2)
+	for _, plan := range plans {
+		which := 0
+		if s.needsExpendable(plan) {
+			which = 1
+		}
+		queues[which] = append(queues[which], plan)
+	}
+	return queues
 }
 
 // needsExpendable reports whether a plan kills a control plane that other plans use.

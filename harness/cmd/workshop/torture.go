@@ -48,8 +48,9 @@ wrong between it and the API server: errors, lost replies, broken watches, kills
 end it reports what the controller did wrong, by cause, and how to replay it.
 
 The controller may be any program. In its arguments, {kubeconfig} is replaced by the path of
-the kubeconfig that it must use, and {namespace} by the namespace of the run. A controller
-that is not told its namespace and lists all of them sees that one alone.
+the kubeconfig that it must use, {namespace} by the namespace of the run, and each {port} by a
+port that no other program listens on. A controller that is not told its namespace and lists
+all of them sees that one alone.
 
   workshop torture --scenario torture.yaml -- ./my-controller --kubeconfig={kubeconfig} --namespace={namespace}
 
@@ -254,7 +255,7 @@ func (how invoked) line(flags, controller []string) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-var placeholders = strings.NewReplacer("{kubeconfig}", "kubeconfig", "{namespace}", "namespace")
+var placeholders = strings.NewReplacer("{kubeconfig}", "kubeconfig", "{namespace}", "namespace", "{port}", "port")
 
 // shellWord quotes a word for a shell, if that is necessary.
 func shellWord(word string) string {
