@@ -79,7 +79,8 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Run puts mutants to torture in a Lab of their own.
+// Run puts mutants to torture in a Lab of their own. With an error, the results are those of the mutants that were judged
+// until then.
 func Run(ctx context.Context, o Options) ([]Result, error) {
 	lab, err := torture.Open(ctx, 6, o.Progress)
 	if err != nil {
@@ -318,20 +319,22 @@ func copySources(from, to string) error {
 	})
 }
 
-// judgeAll judges several mutants at a time, and prints how far it is.
+// judgeAll judges several mutants at a time, and prints how far it is. With an error, it returns the results until then.
 func (o Options) judgeAll(ctx context.Context, judge func(context.Context, Mutant) (Result, error)) ([]Result, error) {
-	results := make([]Result, len(o.Mutants))
+	results := make([]*Result, len(o.Mutants)) // nil for a mutant that has not been judged
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(o.AtOnce)
 	for i, m := range o.Mutants {
-		group.Go(func() (err error) {
+		group.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return context.Cause(ctx)
 			}
-			if results[i], err = judge(ctx, m); err != nil {
+			r, err := judge(ctx, m)
+			if err != nil {
 				return err
 			}
-			r, word := results[i], "caught"
+			results[i] = &r
+			word := "caught"
 			if !r.Caught() {
 				word = "NOT caught"
 			}
@@ -339,7 +342,14 @@ func (o Options) judgeAll(ctx context.Context, judge func(context.Context, Mutan
 			return nil
 		})
 	}
-	return results, group.Wait()
+	err := group.Wait()
+	var judged []Result
+	for _, r := range results {
+		if r != nil {
+			judged = append(judged, *r)
+		}
+	}
+	return judged, err
 }
 
 // Report prints the results. Its error names the mutants that were not caught, or not with the same verdict each time.

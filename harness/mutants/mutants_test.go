@@ -1,7 +1,9 @@
 package mutants
 
 import (
+	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,4 +111,28 @@ func TestNotEveryScenarioHasSomethingToBreak(t *testing.T) {
 		_, err := build(t.Context(), &torture.Scenario{Controller: of}, t.TempDir(), Mutant{})
 		require.ErrorContains(t, err, "no module with the sources of its programs")
 	}
+}
+
+// What was judged before an interruption is known, and what was not is left out.
+func TestJudgeAllIsInterrupted(t *testing.T) {
+	stop := errors.New("Ctrl-C")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	judged := make(chan struct{})
+	o := Options{Mutants: []Mutant{{Name: "slow"}, {Name: "quick", Expect: []torture.Verdict{torture.Died}}, {Name: "slow, too"}}, AtOnce: 3, Progress: io.Discard}
+	results, err := o.judgeAll(ctx, func(ctx context.Context, m Mutant) (Result, error) {
+		if m.Name == "quick" {
+			defer close(judged)
+			return Result{Mutant: m, verdict: torture.Died}, nil
+		}
+		<-judged
+		cancel(stop)
+		<-ctx.Done()
+		return Result{Mutant: m, verdict: torture.Lost}, context.Cause(ctx)
+	})
+	require.ErrorIs(t, err, stop)
+	require.Len(t, results, 1)
+	var text strings.Builder
+	require.NoError(t, Report(&text, results))
+	require.Contains(t, text.String(), "quick")
+	require.Contains(t, text.String(), "1 of 1 mutants caught")
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -26,7 +28,12 @@ a patch has these lines, and an empty one:
   Shows: when that shows
   Expect: the verdicts that are right, with commas between them
 
-The exit status is 1 if a bug was not found, or for another reason.`,
+After Ctrl-C, the table has the bugs that were tried until then.
+
+Exit status:
+  0    every bug was found, with the right cause
+  1    a bug was not found, or for another reason, which the output names
+  130  interrupted`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.AtOnce < 0 || o.Replays < 0 {
@@ -43,10 +50,7 @@ The exit status is 1 if a bug was not found, or for another reason.`,
 			}
 			guard.AwaitInterrupt()
 			results, err := mutants.Run(cmd.Context(), o)
-			if err != nil {
-				return err
-			}
-			return mutants.Report(os.Stdout, results)
+			return reportMutants(os.Stdout, results, len(o.Mutants), err, cmd.Context().Err() != nil)
 		},
 	}
 	flags := cmd.Flags()
@@ -60,4 +64,19 @@ The exit status is 1 if a bug was not found, or for another reason.`,
 	_ = cmd.MarkFlagRequired("scenario")
 	_ = cmd.MarkFlagRequired("mutants")
 	return cmd
+}
+
+// reportMutants prints the results. If err ended the run early, they are those of some of the mutants.
+func reportMutants(w io.Writer, results []mutants.Result, planned int, err error, interrupted bool) error {
+	if err == nil {
+		return mutants.Report(w, results)
+	}
+	if len(results) > 0 {
+		_ = mutants.Report(w, results) // the table names what was not caught
+	}
+	if !interrupted {
+		return err
+	}
+	fmt.Fprintf(w, "\ninterrupted: %d of %d mutants were tried\n", len(results), planned)
+	return exitStatus(130)
 }
