@@ -443,14 +443,14 @@ func (l *Lab) RunKept(ctx context.Context, o Options, k *Keep) (report *Report, 
 	}
 	report.Outcomes = append(earlier, report.Outcomes...)
 	if err == nil && !o.FirstOnly {
-		err = l.confirmEarlier(ctx, o, report, len(earlier))
+		err = confirmEarlier(o, report, len(earlier), func(o Options) (*Report, error) { return l.Run(ctx, o) })
 	}
 	return report, planned, err
 }
 
 // confirmEarlier repeats the failures that were seen only once, if that was among the first outcomes: Run repeats only its
-// own.
-func (l *Lab) confirmEarlier(ctx context.Context, o Options, report *Report, earlier int) error {
+// own. run is [Lab.Run].
+func confirmEarlier(o Options, report *Report, earlier int, run func(Options) (*Report, error)) error {
 	first := map[*history.History]bool{}
 	for _, outcome := range report.Outcomes[:earlier] {
 		first[outcome.History] = true
@@ -468,7 +468,7 @@ func (l *Lab) confirmEarlier(ctx context.Context, o Options, report *Report, ear
 	}
 	begin := time.Now()
 	o.Plans, o.Baseline, o.Skip, o.Finished = repeat, report.Baseline, nil, nil
-	again, err := l.Run(ctx, o)
+	again, err := run(o)
 	if again != nil {
 		for _, outcome := range again.Outcomes {
 			report.retried(outcome)

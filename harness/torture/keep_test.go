@@ -1,9 +1,11 @@
 package torture
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,4 +208,51 @@ func TestKeptFaults(t *testing.T) {
 	require.Equal(t, []apiproxy.Fault{{Match: apiproxy.Match{Verb: "delete", Resource: "pods", From: 2, To: 2}, Effect: apiproxy.Effect{Lost: apiproxy.LostReply}}}, o.Plan.Faults)
 	_, err = k.readOutcome([]byte(`{"kind":"slow","faults":[],"verdict":"died","files":"../x"}`))
 	require.ErrorContains(t, err, `"../x" is not the name of a file`)
+}
+
+// A failure that was seen once before an interruption is repeated when the run is resumed, and no other one.
+func TestConfirmEarlier(t *testing.T) {
+	stop := errors.New("Ctrl-C")
+	once := func(kind string, verdict Verdict) Outcome {
+		o := failed(verdict, "cause of "+kind)[0]
+		o.Plan = Plan{Kind: kind}
+		return o
+	}
+	died, passed := once("slow", Died), Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}}
+	for name, c := range map[string]struct {
+		earlier, later []Outcome
+		again          []Outcome // of the plan that is repeated; none if none should be
+		err            error
+		seen, runs     int
+	}{
+		"it comes again":         {earlier: []Outcome{died}, again: []Outcome{passed, died, died}, seen: 3, runs: 4},
+		"it does not come again": {earlier: []Outcome{died}, again: []Outcome{passed, passed, passed}, seen: 1, runs: 4},
+		"it was seen later":      {later: []Outcome{died}, seen: 1, runs: 1},
+		"interrupted once more":  {earlier: []Outcome{died}, again: []Outcome{died}, err: stop, seen: 2, runs: 2},
+		"an earlier one of two":  {earlier: []Outcome{died}, later: []Outcome{once("watch cut", Lost)}, again: []Outcome{passed, passed, passed}, seen: 1, runs: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			baseline := &Baseline{Runs: 4}
+			report := &Report{Baseline: baseline, Outcomes: append(slices.Clone(c.earlier), c.later...), Retried: map[string][]Verdict{}}
+			ran := 0
+			err := confirmEarlier(Options{Seeds: 9, Skip: map[string]bool{died.Plan.Key(): true}}, report, len(c.earlier), func(o Options) (*Report, error) {
+				ran++
+				require.Equal(t, slices.Repeat([]Plan{died.Plan}, maxRetries), o.Plans)
+				require.Same(t, baseline, o.Baseline)
+				require.Empty(t, o.Skip)
+				require.Nil(t, o.Finished, "these are no outcomes of plans")
+				return &Report{Outcomes: c.again}, c.err
+			})
+			require.Equal(t, c.err, err)
+			require.Equal(t, len(c.again) > 0, ran == 1)
+			g := report.Groups()[slices.IndexFunc(report.Groups(), func(g Group) bool { return g.Verdict == Died })]
+			require.Equal(t, []int{c.seen, c.runs}, []int{g.Seen, g.Runs})
+			require.Equal(t, c.seen > 1, g.Confirmed())
+		})
+	}
+	two := failed(Died, "a", "a")
+	for i := range two { // at different times
+		two[i].FailedAt = time.Unix(1e9, 0).Add(time.Duration(i) * time.Hour)
+	}
+	require.NoError(t, confirmEarlier(Options{}, &Report{Outcomes: two}, 2, nil), "there is nothing to repeat")
 }
