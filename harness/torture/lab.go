@@ -31,6 +31,8 @@ type controlPlane struct {
 	options cluster.Options // that it was started with
 	clients *clients
 	crash   func() // kills the control plane and starts it again; nil for the shared one
+
+	definitions once // the CustomResourceDefinitions of manifests, by their JSON
 }
 
 // Open starts a Lab with one control plane of so many nodes. The control plane ends with ctx, or with Close.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -134,23 +136,74 @@ func (k *clients) of(r resource, namespace string) dynamic.ResourceInterface {
 
 const fieldManager = "workshop-torture"
 
-// apply applies the objects of a YAML text, in order, in the run's namespace.
-func (k *clients) apply(ctx context.Context, text, namespace string) error {
-	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(strings.ReplaceAll(text, placeholder, namespace)), 4096)
-	for {
-		var object unstructured.Unstructured
-		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read the scenario's manifests: %w", err)
+// applyManifests applies the objects of a YAML text, in order, in the run's namespace. Before them, it applies the
+// CustomResourceDefinitions, unless another run on this control plane has.
+func (p *controlPlane) applyManifests(ctx context.Context, text, namespace string) error {
+	definitions, others, err := decodeManifests(text, namespace)
+	if err != nil {
+		return err
+	}
+	for _, definition := range definitions {
+		key, err := json.Marshal(definition)
+		if err != nil {
+			return err
 		}
-		if len(object.Object) == 0 {
-			continue
-		}
-		if _, err := k.applyOne(ctx, &object, namespace); err != nil {
+		err = p.definitions.do(string(key), func() error {
+			_, err := p.clients.applyOne(ctx, definition, namespace)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
+	for _, object := range others {
+		if _, err := p.clients.applyOne(ctx, object, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decodeManifests returns the objects of a YAML text for a run in a namespace: CustomResourceDefinitions, and others.
+func decodeManifests(text, namespace string) (definitions, others []*unstructured.Unstructured, err error) {
+	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(strings.ReplaceAll(text, placeholder, namespace)), 4096)
+	for {
+		var object unstructured.Unstructured
+		switch err := documents.Decode(&object.Object); {
+		case errors.Is(err, io.EOF):
+			return definitions, others, nil
+		case err != nil:
+			return nil, nil, fmt.Errorf("read the scenario's manifests: %w", err)
+		case len(object.Object) == 0:
+		case object.GetKind() == "CustomResourceDefinition":
+			definitions = append(definitions, &object)
+		default:
+			others = append(others, &object)
+		}
+	}
+}
+
+// once does things that are to be done once. Its zero value has not done any.
+type once struct {
+	mu   sync.Mutex
+	done map[string]bool
+}
+
+// do calls f, unless it has done so for this key without an error.
+func (o *once) do(key string, f func() error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.done[key] {
+		return nil
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	if o.done == nil {
+		o.done = map[string]bool{}
+	}
+	o.done[key] = true
+	return nil
 }
 
 func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructured, namespace string) (result applied, err error) {

@@ -219,7 +219,7 @@ func (r *run) cleanNamespace(ctx context.Context) error {
 
 // prepareObjects applies the manifests and finds the scenario's resources.
 func (r *run) prepareObjects(ctx context.Context) error {
-	if err := r.controlPlane.clients.apply(ctx, r.manifests, r.namespace); err != nil {
+	if err := r.controlPlane.applyManifests(ctx, r.manifests, r.namespace); err != nil {
 		return err
 	}
 	for _, name := range r.scenario.Resources {

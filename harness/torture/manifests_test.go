@@ -1,0 +1,63 @@
+package torture
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const someManifests = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a, namespace: torture-placeholder}
+---
+# nothing
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: foos.example.com}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: bars.example.com}
+spec: {conversion: {webhook: {clientConfig: {service: {namespace: torture-placeholder}}}}}
+`
+
+// The definitions come first. One that names the run's namespace is another one for each run.
+func TestDecodeManifests(t *testing.T) {
+	definitions, others, err := decodeManifests(someManifests, "torture-7")
+	require.NoError(t, err)
+	require.Len(t, definitions, 2)
+	require.Len(t, others, 1)
+	require.Equal(t, "torture-7", others[0].GetNamespace())
+	other, _, err := decodeManifests(someManifests, "torture-8")
+	require.NoError(t, err)
+	require.Equal(t, definitions[0], other[0])
+	require.NotEqual(t, definitions[1], other[1])
+	_, _, err = decodeManifests("kind: [", "torture-7")
+	require.ErrorContains(t, err, "read the scenario's manifests: ")
+}
+
+// However many runs need a definition at the same time, it is applied once; after a failure, once more.
+func TestOnce(t *testing.T) {
+	var o once
+	var applied atomic.Int64
+	apply := func() error { applied.Add(1); return nil }
+	failure := errors.New("no")
+	require.ErrorIs(t, o.do("a", func() error { return failure }), failure)
+	var runs sync.WaitGroup
+	for range 10 {
+		runs.Go(func() {
+			if err := o.do("a", apply); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	runs.Wait()
+	require.Equal(t, int64(1), applied.Load())
+	require.NoError(t, o.do("b", apply))
+	require.Equal(t, int64(2), applied.Load())
+}
