@@ -12,13 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Policy says which Nodes may be unavailable at the same time, and when.
+// Policy says how many Nodes may be unavailable at the same time, and which Nodes may be rebooted when.
 type Policy struct {
 	// MaxUnavailable is how many Nodes may be unavailable at the same time: a number, or a percentage of the selected
 	// Nodes, rounded up as for a DaemonSet.
 	MaxUnavailable intstr.IntOrString
-	// TopologyKey is a label, such as topology.kubernetes.io/zone, for whose values MaxPerDomain holds one by one. "" for
-	// no such limit. Nodes without the label share a domain.
+	// TopologyKey is a label, such as topology.kubernetes.io/zone. The selected Nodes with the same value of it are a domain,
+	// and so are those without it; MaxPerDomain limits how many Nodes of a domain may be unavailable at the same time, with
+	// percentages of the domain. "" for no such limit.
 	TopologyKey  string
 	MaxPerDomain intstr.IntOrString
 	// Selector selects the Nodes that are counted and may be rebooted.
@@ -29,12 +30,12 @@ type Policy struct {
 	Window *Window
 }
 
-// State is the cluster as the decision sees it.
+// State is what a decision is based on.
 type State struct {
 	Nodes []*corev1.Node
-	// Slots names the Nodes that the ledger counts as admitted, whether or not they already show it.
+	// Slots names the Nodes in the ledger. They count as admitted even if their annotations in the cache do not say so yet.
 	Slots map[string]bool
-	// Blockers names, for each Node on which there is one, a Pod that forbids a reboot.
+	// Blockers holds a running Pod that blocks the reboot, by the name of its Node.
 	Blockers map[string]string
 	Paused   bool
 	Now      time.Time
@@ -58,17 +59,22 @@ const (
 type Decision struct {
 	Node    *corev1.Node
 	Reason  Reason
-	Message string    // why, in a sentence; "" if the Node is admitted
-	Again   time.Time // when time alone may change the decision; zero for never
+	Message string    // explains the reason; "" if the Node is admitted
+	Again   time.Time // when the decision may change without a change in the cluster; zero for never
 }
 
-// Decide says of each Node that waits for a reboot whether it is admitted now, in the order in which they are considered:
-// the Node whose last attempt is the longest ago first, so that every Node's turn comes. It has no effects.
+// Decide returns a decision for each Node that waits for a reboot, in the order in which it considers them: Nodes without
+// an attempt first, then by the time of the last attempt, so that no Node starves; the controller's own Node last. It is a
+// pure function, and does not depend on the order of the Nodes in the state.
 func Decide(state State, policy Policy) []Decision {
 	b := newBudget(state, policy)
+	opens := state.Now
+	if policy.Window != nil {
+		opens = policy.Window.Next(state.Now)
+	}
 	var decisions []Decision
 	for _, node := range candidates(state.Nodes, state.Slots, policy.OwnNode) {
-		d := decide(node, state, policy, b)
+		d := decide(node, state, policy, b, opens)
 		d.Node = node
 		if d.Reason == Admitted {
 			b.take(node)
@@ -78,7 +84,7 @@ func Decide(state State, policy Policy) []Decision {
 	return decisions
 }
 
-// candidates returns the Nodes that wait to be admitted, in order.
+// candidates returns the Nodes that wait to be admitted, in the order in which they are considered.
 func candidates(nodes []*corev1.Node, slots map[string]bool, ownNode string) []*corev1.Node {
 	var waiting []*corev1.Node
 	for _, node := range nodes {
@@ -98,22 +104,22 @@ func candidates(nodes []*corev1.Node, slots map[string]bool, ownNode string) []*
 	return waiting
 }
 
-func decide(node *corev1.Node, state State, policy Policy, b *budget) Decision {
+// decide returns the first reason not to admit a Node. opens is when the window opens next; now if it is open.
+func decide(node *corev1.Node, state State, policy Policy, b *budget, opens time.Time) Decision {
 	if !policy.Selector.Matches(labels.Set(node.Labels)) {
 		return Decision{Reason: NotSelected, Message: fmt.Sprintf("--node-selector %s does not select it", policy.Selector)}
 	}
 	if state.Paused {
 		return Decision{Reason: Paused, Message: "all reboots are paused"}
 	}
-	if w := policy.Window; w != nil && !w.Contains(state.Now) {
-		next := w.Next(state.Now)
-		return Decision{Reason: OutsideWindow, Message: fmt.Sprintf("the next window begins at %s", next.Format("Mon 2006-01-02 15:04 MST")), Again: next}
+	if opens.After(state.Now) {
+		return Decision{Reason: OutsideWindow, Message: fmt.Sprintf("the next window begins at %s", opens.Format("Mon 2006-01-02 15:04 MST")), Again: opens}
 	}
 	if retry := timeOf(node, RetryAfterAnnotation); state.Now.Before(retry) {
-		return Decision{Reason: RetryLater, Message: fmt.Sprintf("the last attempt failed; it is retried at %s", formatTime(retry)), Again: retry}
+		return Decision{Reason: RetryLater, Message: fmt.Sprintf("the last attempt failed; the next one is due at %s", formatTime(retry)), Again: retry}
 	}
 	if pod, ok := state.Blockers[node.Name]; ok {
-		return Decision{Reason: Blocked, Message: fmt.Sprintf("Pod %s forbids it", pod)}
+		return Decision{Reason: Blocked, Message: fmt.Sprintf("Pod %s blocks it", pod)}
 	}
 	return b.check(node)
 }
@@ -121,16 +127,16 @@ func decide(node *corev1.Node, state State, policy Policy, b *budget) Decision {
 // budget counts the unavailable Nodes.
 type budget struct {
 	policy      Policy
-	all         count            // of the cluster
+	all         count            // of all domains together
 	domains     map[string]count // by the value of the topology label
 	unavailable map[string]bool  // by the name of the Node
 }
 
-// count is about the cluster, or about one domain.
+// count holds numbers of Nodes, of the cluster or of one domain.
 type count struct {
 	nodes       int
-	unavailable int // not ready, or admitted
-	admitted    int
+	unavailable int // not ready, admitted, or both
+	admitted    int // at most unavailable
 }
 
 // newBudget counts the selected Nodes, and those that hold a slot although they are not selected any more.
@@ -152,12 +158,17 @@ func newBudget(state State, policy Policy) *budget {
 		}
 		b.add(node, c)
 	}
-	// A Node in the ledger that is not in the cache yet holds a slot as well. Its domain is not known.
-	for name := range state.Slots {
-		if !slices.ContainsFunc(state.Nodes, func(n *corev1.Node) bool { return n.Name == name }) {
-			b.all.unavailable++
-			b.all.admitted++
+	// A Node in the ledger that is not in the cache yet holds a slot as well. As its domain is not known, it counts in each.
+	unknown := len(state.Slots)
+	for _, node := range state.Nodes {
+		if state.Slots[node.Name] {
+			unknown--
 		}
+	}
+	c := count{unavailable: unknown, admitted: unknown}
+	b.all = b.all.plus(c)
+	for domain := range b.domains {
+		b.domains[domain] = b.domains[domain].plus(c)
 	}
 	return b
 }
@@ -174,7 +185,7 @@ func (c count) plus(d count) count {
 	return count{c.nodes + d.nodes, c.unavailable + d.unavailable, c.admitted + d.admitted}
 }
 
-// check says whether there is a free slot for a Node that holds none.
+// check decides about a Node that holds no slot by the number of free slots alone.
 func (b *budget) check(node *corev1.Node) Decision {
 	if !b.all.allows(b.policy.MaxUnavailable, b.unavailable[node.Name]) {
 		return Decision{Reason: BudgetFull, Message: fmt.Sprintf("%s; --max-unavailable is %s", b.all, b.policy.MaxUnavailable.String())}
@@ -199,8 +210,8 @@ func (b *budget) take(node *corev1.Node) {
 	b.add(node, c)
 }
 
-// allows reports whether one more Node may be admitted. A Node that is unavailable already has its slot, and does not
-// wait for itself; but no more than the limit of them are admitted at a time.
+// allows reports whether one more Node may be admitted. The reboot of a Node that is unavailable anyway makes no other Node
+// unavailable, so such a Node does not wait for itself; it only waits while as many as the limit are admitted.
 func (c count) allows(limit intstr.IntOrString, alreadyUnavailable bool) bool {
 	most := scale(limit, c.nodes)
 	if alreadyUnavailable {
@@ -213,7 +224,8 @@ func (c count) String() string {
 	return fmt.Sprintf("%d of %d Nodes are unavailable", c.unavailable, c.nodes)
 }
 
-// scale returns a limit as a number of Nodes, and rounds percentages up. The limit has been validated.
+// scale returns a limit as a number of Nodes. It rounds percentages up, so at least one Node may always reboot. The limit
+// comes from ParseMaxUnavailable.
 func scale(limit intstr.IntOrString, nodes int) int {
 	most, err := intstr.GetScaledValueFromIntOrPercent(&limit, nodes, true)
 	if err != nil {

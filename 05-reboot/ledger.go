@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,19 +16,19 @@ import (
 
 // The keys in the data of the ledger.
 const (
-	pausedKey = "paused" // "true" while no Node is to be admitted
-	slotsKey  = "slots"
+	pausedKey = "paused" // "true" while no Node is admitted
+	slotsKey  = "slots"  // a JSON object
 )
 
-// ledger is a ConfigMap that holds every slot that has been given away. A Node is entered before it is admitted.
+// ledger is a ConfigMap that records every slot that is taken. A Node is entered before it is admitted.
 //
-// The resourceVersion of a Node protects only that Node: two controllers that admit different Nodes, one of them with an
-// old cache or an expired Lease, would not notice each other. All admissions change the ledger, so one of the two gets a
-// Conflict, reads again, and finds the other's entry.
+// The resourceVersion of a Node protects only that Node: two controllers that admit different Nodes, one of them with a
+// stale cache or an expired Lease, would not notice each other. But every admission also changes the ledger, so one of the
+// two gets a Conflict, reads the ledger again, and finds the other's entry.
 type ledger struct {
 	configMap *corev1.ConfigMap
 	paused    bool
-	// slots holds, for each Node that was admitted, the resourceVersion that it had before.
+	// slots holds, by the name of each Node that was entered, the resourceVersion that the Node had then. Never nil.
 	slots map[string]string
 }
 
@@ -42,21 +43,47 @@ func readLedger(ctx context.Context, client kubernetes.Interface, namespace, nam
 		return nil, fmt.Errorf("read the ledger, ConfigMap %s/%s: %w", namespace, name, err)
 	}
 	l := &ledger{configMap: configMap, paused: isPaused(configMap), slots: map[string]string{}}
-	if text, ok := configMap.Data[slotsKey]; ok {
-		if err := json.Unmarshal([]byte(text), &l.slots); err != nil {
-			return nil, fmt.Errorf("read the ledger, ConfigMap %s/%s: %s: %w", namespace, name, slotsKey, err)
-		}
+	text, ok := configMap.Data[slotsKey]
+	if !ok {
+		return l, nil
+	}
+	if err := parseSlots(text, l.slots); err != nil {
+		return nil, fmt.Errorf("read the ledger, ConfigMap %s/%s: key %q: %w; no Node is admitted until the key is corrected, "+
+			"or removed while no Node is being rebooted", namespace, name, slotsKey, err)
 	}
 	return l, nil
 }
 
-func isPaused(configMap *corev1.ConfigMap) bool { return configMap.Data[pausedKey] == "true" }
+// parseSlots adds the entries in a ledger's data to slots. An entry without a valid resourceVersion is an error: its slot
+// would never be given back.
+func parseSlots(text string, slots map[string]string) error {
+	var entries map[string]string
+	if err := json.Unmarshal([]byte(text), &entries); err != nil {
+		return err
+	}
+	for name, entered := range entries {
+		if _, err := resourceversion.CompareResourceVersion(entered, entered); err != nil {
+			return fmt.Errorf("Node %s: %q is not a resourceVersion", name, entered)
+		}
+		slots[name] = entered
+	}
+	return nil
+}
 
-// settle compares the ledger with the cache of Nodes, whose resourceVersion is given. Entries of Nodes that have given
-// their slots back are removed. It returns the Nodes that were entered, but not admitted afterwards.
+// isPaused reports whether reboots are paused. A value that is not a boolean was meant to change something, so it pauses:
+// a rollout that waits does less harm than one that was to be stopped and goes on.
+func isPaused(configMap *corev1.ConfigMap) bool {
+	value, ok := configMap.Data[pausedKey]
+	paused, err := strconv.ParseBool(value)
+	return ok && (paused || err != nil)
+}
+
+// settle removes the entries of Nodes that no longer hold their slots, and returns the Nodes that were entered but not
+// admitted. It is given the Nodes in the cache, and the resourceVersion up to which the cache is complete.
 //
-// As long as a Node has the resourceVersion of its entry, whoever made the entry may still admit it, however late. So the
-// entry stays until the Node has changed.
+// While a Node has the resourceVersion of its entry, the controller that made the entry may still admit it, however late.
+// So the entry stays until the cache shows that the Node has changed since, or is gone. A cache that is older than the
+// entry proves nothing.
 func (l *ledger) settle(nodes []*corev1.Node, cacheVersion string) (unfinished []*corev1.Node) {
 	byName := map[string]*corev1.Node{}
 	for _, node := range nodes {
@@ -65,7 +92,7 @@ func (l *ledger) settle(nodes []*corev1.Node, cacheVersion string) (unfinished [
 	maps.DeleteFunc(l.slots, func(name, entered string) bool {
 		node, ok := byName[name]
 		if !ok {
-			return isNewer(cacheVersion, entered) // otherwise the cache may not know the Node yet
+			return isNewer(cacheVersion, entered) // otherwise the Node may be too new for the cache
 		}
 		if node.ResourceVersion == entered && PhaseOf(node) == Needed {
 			unfinished = append(unfinished, node)
@@ -76,13 +103,13 @@ func (l *ledger) settle(nodes []*corev1.Node, cacheVersion string) (unfinished [
 	return unfinished
 }
 
-// isNewer reports whether one resourceVersion of a Node is certainly newer than another.
+// isNewer reports whether one resourceVersion is known to be newer than another.
 func isNewer(version, other string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err == nil && order > 0
 }
 
-// names returns the Nodes in the ledger.
+// names returns the names of the Nodes in the ledger.
 func (l *ledger) names() map[string]bool {
 	names := map[string]bool{}
 	for name := range l.slots {
@@ -91,7 +118,7 @@ func (l *ledger) names() map[string]bool {
 	return names
 }
 
-// save writes the ledger. The error is a Conflict if anybody has written it since it was read.
+// save writes the ledger. The error is a Conflict if the ledger has been changed since it was read.
 func (l *ledger) save(ctx context.Context, client kubernetes.Interface) error {
 	text, err := json.Marshal(l.slots)
 	if err != nil {

@@ -21,12 +21,12 @@ type Rebooter interface {
 	Reboot(ctx context.Context) error
 }
 
-// Logind asks systemd's login manager for the reboot, over the system's D-Bus. It then stops the services in order, and
-// shuts the machine down cleanly.
+// Logind asks systemd-logind for the reboot, over the system's D-Bus. systemd then stops the services in order and shuts
+// the machine down cleanly.
 type Logind struct{}
 
-// Reboot returns the login manager's answer. Package login1 of go-systemd has a method for the same call, but ignores the
-// answer.
+// Reboot returns an error if systemd-logind refuses. Package login1 of go-systemd has a method for the same call, but that
+// ignores the answer.
 func (Logind) Reboot(ctx context.Context) error {
 	conn, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
 	if err != nil {
@@ -44,10 +44,7 @@ func (Logind) Reboot(ctx context.Context) error {
 // Command reboots the machine with a command and its arguments.
 type Command []string
 
-// commandTimeout is how long a command may run. One that reboots the machine is usually killed by that.
-const commandTimeout = time.Minute
-
-// Reboot runs the command. The error has the end of its output.
+// Reboot runs the command. The error includes the end of its output.
 func (c Command) Reboot(ctx context.Context) error {
 	output, err := run(ctx, c)
 	if err != nil {
@@ -56,24 +53,34 @@ func (c Command) Reboot(ctx context.Context) error {
 	return nil
 }
 
-// run runs a command and returns the end of what it prints, on a line of its own.
+// commandTimeout is how long a command may run before it is killed.
+const commandTimeout = time.Minute
+
+// run runs a command. It returns the end of its output, which begins with a newline unless it is empty.
 func run(ctx context.Context, command []string) (output string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	if len(command) == 0 {
+		return "", errors.New("the command is empty")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, fmt.Errorf("killed after %s", commandTimeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.WaitDelay = time.Second // for children that keep the output open
+	cmd.WaitDelay = time.Second // a child that runs on may keep the output open
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
-	if ctx.Err() != nil {
+	switch {
+	case errors.Is(err, exec.ErrWaitDelay):
+		err = nil // the command itself succeeded; only a child kept the output open
+	case err != nil && ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
-	const most = 500
+	const most = 500 // bytes
 	text := strings.TrimSpace(out.String())
 	if text == "" {
 		return "", err
 	}
-	return "\n" + text[max(0, len(text)-most):], err
+	// Events and annotations must be valid UTF-8.
+	return "\n" + strings.ToValidUTF8(text[max(0, len(text)-most):], ""), err
 }
 
 // DryRun only logs. The Node stays in progress until its annotations are removed.
@@ -85,13 +92,12 @@ func (DryRun) Reboot(ctx context.Context) error {
 	return nil
 }
 
-// A BootIDSource tells which boot of the machine this is. The ID is another one after every reboot, and the same as long
-// as there is none.
+// A BootIDSource reads the machine's boot ID, which changes with every reboot and at no other time.
 type BootIDSource interface {
 	Read(ctx context.Context) (string, error)
 }
 
-// KernelBootID is the path of a file with the boot ID, such as /proc/sys/kernel/random/boot_id, where Linux has it.
+// KernelBootID is the path of a file that holds the boot ID: /proc/sys/kernel/random/boot_id on Linux.
 type KernelBootID string
 
 // Read reads the file.
@@ -107,12 +113,12 @@ func (path KernelBootID) Read(context.Context) (string, error) {
 	return id, nil
 }
 
-// InitBootID takes the time at which a machine's first process started as its boot ID. A container that stands for a
-// machine, as kind's do, has the kernel of its host, whose boot ID does not change when the container restarts. The value
-// is the path of the process's directory, such as /proc/1 in the PID namespace of the machine.
+// InitBootID adds the time at which a machine's first process started to the kernel's boot ID. It is for containers that
+// stand for machines, such as kind's: they share the kernel of their host, whose boot ID does not change when they restart.
+// The value is the directory of the first process, which is /proc/1 in the container's PID namespace.
 type InitBootID string
 
-// Read reads the start time, in clock ticks since the kernel booted, and the kernel's boot ID.
+// Read returns the kernel's boot ID and the start time, which is in clock ticks since the kernel booted.
 func (dir InitBootID) Read(ctx context.Context) (string, error) {
 	kernel, err := KernelBootID("/proc/sys/kernel/random/boot_id").Read(ctx)
 	if err != nil {
@@ -122,24 +128,24 @@ func (dir InitBootID) Read(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the start time of the first process: %w", err)
 	}
-	// The second field is the program's name in parentheses, which may contain spaces.
-	_, rest, found := strings.Cut(string(text[max(0, bytes.LastIndexByte(text, ')')):]), ")")
-	const startTime = 22 - 3 // of the fields after the name, which begin with the third
-	fields := strings.Fields(rest)
-	if !found || len(fields) <= startTime {
+	// The second field is the program's name in parentheses, which may contain spaces and parentheses itself.
+	name := bytes.LastIndexByte(text, ')')
+	fields := strings.Fields(string(text[name+1:]))
+	const startTime = 22 - 3 // the 22nd field; the first one after the name is the third
+	if name < 0 || len(fields) <= startTime {
 		return "", fmt.Errorf("read the start time of the first process: %s/stat has an unknown format", dir)
 	}
 	return kernel + "-" + fields[startTime], nil
 }
 
-// NodeBootID is the boot ID that the kubelet reports in the Node's status. It changes only when the kubelet has reported
-// after the reboot, so it is for machines whose kernel cannot be asked.
+// NodeBootID reads the boot ID that the kubelet reports in the Node's status. It changes only when the kubelet has updated
+// the status after the reboot, so use it only where the agent cannot read the boot ID itself.
 type NodeBootID struct {
 	Client kubernetes.Interface
 	Node   string
 }
 
-// Read asks the API server, because a cache may still have the boot ID of before.
+// Read gets the Node from the API server, as a cache may still hold the boot ID from before the reboot.
 func (n NodeBootID) Read(ctx context.Context) (string, error) {
 	node, err := n.Client.CoreV1().Nodes().Get(ctx, n.Node, metav1.GetOptions{})
 	if err != nil {

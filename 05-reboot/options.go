@@ -72,16 +72,16 @@ func (o Options) Validate() error {
 // ParseMaxUnavailable parses a limit: a number that is at least 1, or a percentage from 1% to 100%.
 func ParseMaxUnavailable(text string) (intstr.IntOrString, error) {
 	number, isPercentage := strings.CutSuffix(text, "%")
-	n, err := strconv.Atoi(number)
+	n, err := strconv.ParseInt(number, 10, 32)
 	switch {
 	case err != nil:
 		return intstr.IntOrString{}, fmt.Errorf("%q is neither a number nor a percentage, such as 1 or 10%%", text)
 	case n < 1:
-		return intstr.IntOrString{}, fmt.Errorf("%q would never let a Node reboot; it must be at least 1. To pause all reboots, use \"kubectl reboot pause\"", text)
+		return intstr.IntOrString{}, fmt.Errorf("%q would never let a Node reboot; it must be at least 1; to pause all reboots, use \"kubectl reboot pause\"", text)
 	case isPercentage && n > 100:
 		return intstr.IntOrString{}, fmt.Errorf("%q is more than all Nodes; it must be at most 100%%", text)
 	case isPercentage:
 		return intstr.FromString(fmt.Sprintf("%d%%", n)), nil
 	}
-	return intstr.FromInt(n), nil
+	return intstr.FromInt32(int32(n)), nil
 }

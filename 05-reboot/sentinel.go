@@ -15,15 +15,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Sentinel is how the machine itself asks for a reboot: with a file that exists, or with a command that succeeds. Only one
-// of the two is set.
+// Sentinel is how the machine itself asks for a reboot: by a file that exists, or by a command that succeeds. Either File or
+// Command is set.
 type Sentinel struct {
 	// File asks for a reboot while it exists, as /var/run/reboot-required does on Debian. A file of the same name with
 	// ".pkgs" at the end may list the packages that asked for it.
 	File string
 	// Command asks for a reboot when it exits with status 0, and does not with status 1.
 	Command []string
-	// Interval is how often Command is run, and how often File is looked at if it cannot be watched.
+	// Interval is how often the sentinel is checked. A file is also watched, so that the interval rarely matters to it.
 	Interval time.Duration
 }
 
@@ -37,28 +37,28 @@ func (s *Sentinel) Check(ctx context.Context) (why string, asked bool, err error
 		if err != nil {
 			return "", false, fmt.Errorf("run the sentinel command %q: %w%s", strings.Join(s.Command, " "), err, output)
 		}
-		return fmt.Sprintf("%q says so", strings.Join(s.Command, " ")), true, nil
+		return fmt.Sprintf("the sentinel command %q succeeded", strings.Join(s.Command, " ")), true, nil
 	}
 	switch _, err := os.Stat(s.File); {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", false, nil
 	case err != nil:
-		return "", false, fmt.Errorf("look for the sentinel file: %w", err)
+		return "", false, fmt.Errorf("check the sentinel file: %w", err)
 	}
 	why = s.File + " exists"
 	if packages, err := os.ReadFile(s.File + ".pkgs"); err == nil && len(strings.Fields(string(packages))) > 0 {
-		const most = 500 // characters; the annotation is no place for more
-		list := strings.Join(strings.Fields(string(packages)), ", ")
+		const most = 500 // bytes in the annotation
+		list := strings.Join(strings.Fields(strings.ToValidUTF8(string(packages), "")), ", ")
 		if len(list) > most {
-			list = list[:most] + "..."
+			list = strings.ToValidUTF8(list[:most], "") + "..."
 		}
 		why += ", for " + list
 	}
 	return why, true, nil
 }
 
-// Watch calls changed whenever the sentinel file may have come or gone, until ctx is cancelled. Without a file, or if its
-// directory cannot be watched, it returns: the sentinel is then checked at every Interval only.
+// Watch calls changed once it watches the sentinel file, and whenever the file may have been created or removed, until ctx is
+// cancelled. Without a file, or if its directory cannot be watched, it returns at once, and only Interval remains.
 func (s *Sentinel) Watch(ctx context.Context, changed func()) {
 	if s.File == "" {
 		return
@@ -72,7 +72,7 @@ func (s *Sentinel) Watch(ctx context.Context, changed func()) {
 		klog.FromContext(ctx).Error(err, "Cannot watch the sentinel file, checking it at intervals", "file", s.File, "interval", s.Interval)
 		return
 	}
-	changed() // whatever came before the watch
+	changed() // the file may have been created or removed before
 	for {
 		select {
 		case <-ctx.Done():
@@ -81,7 +81,7 @@ func (s *Sentinel) Watch(ctx context.Context, changed func()) {
 			if !ok {
 				return
 			}
-			if event.Name == s.File {
+			if filepath.Base(event.Name) == filepath.Base(s.File) {
 				changed()
 			}
 		case err, ok := <-watcher.Errors:

@@ -162,7 +162,7 @@ func write(ctx context.Context, client kubernetes.Interface, node *corev1.Node, 
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// timeOf returns the time in an annotation; the zero time if there is none, or none that can be read.
+// timeOf returns the time in an annotation; the zero time if it is missing or not a time.
 func timeOf(node *corev1.Node, annotation string) time.Time {
 	t, err := time.Parse(time.RFC3339, node.Annotations[annotation])
 	if err != nil {
@@ -171,8 +171,8 @@ func timeOf(node *corev1.Node, annotation string) time.Time {
 	return t
 }
 
-// isReady reports whether a Node's kubelet says that it is ready. While nobody hears from the kubelet, the condition is
-// Unknown, and a Node whose kubelet has not said anything yet has no condition at all.
+// isReady reports whether a Node is Ready. It is not while its condition is Unknown, because its kubelet has stopped to
+// report, nor before its kubelet has reported for the first time, when it has no such condition.
 func isReady(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {

@@ -7,9 +7,13 @@ import (
 	"time"
 )
 
-// Window is a time of day on certain days of the week. One that ends before it begins ends on the day after.
+// Window is a time of day on certain days of the week. One that ends before it begins, or at the same time of day, ends on
+// the next day.
+//
+// A moment is in the window if a clock in its time zone shows a time in it. So when the change to summer time skips an
+// hour, a window within that hour does not open on that day, and when the change back repeats an hour, it opens twice.
 type Window struct {
-	days       [7]bool // by time.Weekday; of the beginning
+	days       [7]bool // by time.Weekday: those on which the window begins
 	start, end clock
 	location   *time.Location
 }
@@ -17,8 +21,8 @@ type Window struct {
 // clock is a time of day, in minutes since midnight.
 type clock int
 
-// ParseWindow parses days such as "mon" or "monday", none for all; times of day such as "22:00", of which the end is not in
-// the window; and the name of a time zone, such as "Europe/Berlin".
+// ParseWindow parses the days of the week on which a window begins, such as "mon" or "Monday", none for all; the times of
+// day at which it begins and ends, such as "22:00", the end exclusive; and the name of a time zone, such as "Europe/Berlin".
 func ParseWindow(days []string, start, end, zone string) (*Window, error) {
 	w := &Window{}
 	var err error
@@ -36,7 +40,7 @@ func ParseWindow(days []string, start, end, zone string) (*Window, error) {
 			return len(name) >= 2 && strings.HasPrefix(full, strings.ToLower(name))
 		})
 		if day < 0 {
-			return nil, fmt.Errorf("--reboot-days: %q is no day of the week; use mon, tue, wed, thu, fri, sat, sun", name)
+			return nil, fmt.Errorf("--reboot-days: %q is not a day of the week; use mon, tue, wed, thu, fri, sat, sun", name)
 		}
 		w.days[day] = true
 	}
@@ -54,41 +58,30 @@ func parseClock(text string) (clock, error) {
 	}
 	t, err := time.Parse("15:04", text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no time of day, such as 22:00", text)
+		return 0, fmt.Errorf("%q is not a time of day, such as 22:00", text)
 	}
 	return clock(t.Hour()*60 + t.Minute()), nil
 }
 
 // Contains reports whether a time is in the window.
 func (w *Window) Contains(t time.Time) bool {
-	for _, days := range []int{0, -1} { // it may have begun yesterday
-		if begin, end, ok := w.on(t, days); ok && !t.Before(begin) && t.Before(end) {
-			return true
-		}
+	local := t.In(w.location)
+	now := clock(local.Hour()*60 + local.Minute())
+	today := local.Weekday()
+	yesterday := (today + 6) % 7
+	if w.start < w.end {
+		return w.days[today] && w.start <= now && now < w.end
 	}
-	return false
+	return w.days[today] && w.start <= now || w.days[yesterday] && now < w.end
 }
 
-// Next returns when the window begins next, after a time.
+// Next returns when the window opens next; t itself if it is open.
 func (w *Window) Next(t time.Time) time.Time {
-	for days := range 9 {
-		if begin, _, ok := w.on(t, days); ok && begin.After(t) {
-			return begin
+	const most = 15 * 24 * time.Hour // a weekly window that a change to summer time skips opens two weeks after the last one
+	for next := t; next.Sub(t) < most; next = next.Truncate(time.Minute).Add(time.Minute) {
+		if w.Contains(next) {
+			return next.In(w.location)
 		}
 	}
-	return time.Time{} // no day of the week is set, which ParseWindow does not return
-}
-
-// on returns the window that begins some days after the day of t, if there is one. Clock times that a change to summer
-// time leaves out are an hour later.
-func (w *Window) on(t time.Time, days int) (begin, end time.Time, ok bool) {
-	year, month, day := t.In(w.location).Date()
-	day += days
-	at := func(day int, c clock) time.Time { return time.Date(year, month, day, 0, int(c), 0, 0, w.location) }
-	begin = at(day, w.start)
-	last := day
-	if w.end <= w.start {
-		last++
-	}
-	return begin, at(last, w.end), w.days[time.Date(year, month, day, 12, 0, 0, 0, w.location).Weekday()]
+	return time.Time{} // not reached: every window opens at least every other week
 }
