@@ -1,0 +1,194 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/controllers/harness/machine"
+	"example.com/controllers/reboot"
+)
+
+// A1: never more Nodes are unavailable than allowed, and no Pod of the Deployment is lost.
+func TestRollingReboot(t *testing.T) {
+	w := newWorld(t, 6)
+	nodes := names(6)
+	w.reboots("", nodes...)
+	w.deploy(6, 5)
+	w.startAgents()
+	controller := w.startController("--max-unavailable=34%", "--workers=8") // 2.04, rounded up: 3
+	w.request(nodes...)
+	w.rebooted(1, nodes...)
+	require.LessOrEqual(t, w.mostAdmitted(), 3)
+	require.Contains(t, w.told("node-0", "Rebooted"), "the boot ID was ")
+	require.NotContains(t, controller.Log(), "\nE")
+	controller.Signal(syscall.SIGTERM)
+	require.NoError(t, controller.Wait())
+}
+
+// A11: two controllers that both believe that they lead.
+func TestTwoLeaders(t *testing.T) {
+	w := newWorld(t, 6)
+	nodes := names(6)
+	w.reboots("", nodes...)
+	w.startAgents()
+	w.startController("--max-unavailable=2", "--lease-duration=0")
+	w.startController("--max-unavailable=2", "--lease-duration=0")
+	w.request(nodes...)
+	w.rebooted(1, nodes...)
+	require.LessOrEqual(t, w.mostAdmitted(), 2)
+}
+
+// A14: the leader goes, and the next one goes on where it was.
+func TestTheNextLeaderGoesOn(t *testing.T) {
+	w := newWorld(t, 3)
+	nodes := names(3)
+	w.reboots("", nodes...)
+	w.startAgents()
+	first := w.startController("--own-node=node-0")
+	second := w.startStandby("--own-node=node-1")
+	w.request(nodes...)
+	w.becomes("node-1", reboot.InProgress) // not node-0, which would be the first otherwise
+	first.Signal(syscall.SIGTERM)
+	require.NoError(t, first.Wait())
+	second.AwaitLog("Caches synced")
+	w.rebooted(1, nodes...)
+	require.Equal(t, 1, w.mostAdmitted())
+}
+
+// A3, A4, A5: machines whose reboot is not as it should be.
+func TestOddReboots(t *testing.T) {
+	w := newWorld(t, 3)
+	w.reboots(machine.Ignore, "node-0")
+	w.reboots(machine.Fast, "node-1")
+	w.reboots(machine.Hang, "node-2")
+	w.startAgents()
+	w.startController("--reboot-timeout=2s")
+
+	w.request("node-1")
+	w.rebooted(1, "node-1")
+
+	w.request("node-0")
+	require.Equal(t, "The machine has not started with another boot ID for 2s; the Node stays cordoned and keeps its slot", w.told("node-0", "RebootTimeout"))
+	require.Equal(t, reboot.InProgress, reboot.PhaseOf(w.node("node-0")))
+	require.True(t, w.node("node-0").Spec.Unschedulable)
+	w.reboots("", "node-0")
+	w.rebooted(1, "node-0") // it is asked again
+
+	w.request("node-2")
+	w.becomes("node-2", reboot.InProgress)
+	require.NoError(t, machine.Remove(t.Context(), w.Client, "node-2"))
+	w.request("node-0")
+	w.rebooted(2, "node-0")
+}
+
+// A6, A7: somebody else cordons and uncordons.
+func TestOtherPeoplesCordons(t *testing.T) {
+	w := newWorld(t, 2)
+	nodes := names(2)
+	w.reboots("", nodes...)
+	cordon := func(node string, unschedulable bool) {
+		_, err := w.Client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType,
+			fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable), metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+	cordon("node-0", true)
+	w.startController("--max-unavailable=2")
+	w.request(nodes...)
+	w.becomes("node-0", reboot.Approved) // there are no agents yet
+	w.becomes("node-1", reboot.Approved)
+	cordon("node-1", false)
+	require.Contains(t, w.told("node-1", "CordonedAgain"), "Somebody uncordoned the Node")
+	w.startAgents()
+	w.rebooted(1, "node-1")
+	w.Eventually("node-0", func(context.Context) string {
+		if node := w.node("node-0"); reboot.PhaseOf(node) != reboot.Idle || machine.Boots(node) != 1 {
+			return string(reboot.PhaseOf(node))
+		}
+		return ""
+	})
+	require.True(t, w.node("node-0").Spec.Unschedulable, "somebody else cordoned it")
+}
+
+// A8: a PodDisruptionBudget that allows no eviction.
+func TestAPodDisruptionBudget(t *testing.T) {
+	w := newWorld(t, 1)
+	w.reboots("", "node-0")
+	w.deploy(1, 1)
+	w.startAgents()
+	w.startController("--drain-timeout=8s", "--retry-interval=1s")
+	w.request("node-0")
+	require.Regexp(t, `^Pod default/web-.* cannot be evicted: The disruption budget web needs 1 healthy pods and has 1 currently$`, w.told("node-0", "DrainWaiting"))
+	require.Regexp(t, `Not rebooted, and retried in 1s: the drain took longer than 8s: Pod default/web-.* The disruption budget web`, w.told("node-0", "DrainTimeout"))
+	require.NoError(t, w.Client.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	w.rebooted(1, "node-0")
+	require.Empty(t, w.node("node-0").Annotations[reboot.FailuresAnnotation])
+}
+
+// A10: a Node that nobody hears from counts as unavailable; the reboot that it needs itself does not wait for it.
+func TestNotReadyNodes(t *testing.T) {
+	w := newWorld(t, 2)
+	w.reboots("", names(2)...)
+	require.NoError(t, machine.SetReady(t.Context(), w.Client, "node-0", false))
+	w.Eventually("node-0", func(context.Context) string {
+		if isReady(w.node("node-0")) {
+			return "it is ready"
+		}
+		return ""
+	})
+	w.startAgents()
+	w.startController()
+	w.request("node-1", "node-0")
+	w.becomes("node-0", reboot.Idle)
+	require.Equal(t, reboot.Needed, reboot.PhaseOf(w.node("node-1")))
+	require.NoError(t, machine.SetReady(t.Context(), w.Client, "node-0", true))
+	w.rebooted(1, "node-0", "node-1")
+}
+
+// A16: the API server is down when the agent starts.
+func TestTheAPIServerIsDown(t *testing.T) {
+	w := newWorld(t, 1)
+	w.reboots("", "node-0")
+	w.startAgents()
+	w.startController()
+	w.request("node-0")
+	w.becomes("node-0", reboot.InProgress)
+	w.rebooted(1, "node-0")
+}
+
+// A17: the request is withdrawn after the drain.
+func TestCancel(t *testing.T) {
+	w := newWorld(t, 1)
+	w.startController()
+	w.request("node-0")
+	w.becomes("node-0", reboot.Approved)
+	w.annotate("node-0", reboot.NowAnnotation, nil)
+	w.becomes("node-0", reboot.Idle)
+	require.False(t, w.node("node-0").Spec.Unschedulable)
+	w.startAgents()
+	w.request("node-0")
+	w.rebooted(1, "node-0")
+}
+
+// Reboots are paused without a restart.
+func TestPause(t *testing.T) {
+	w := newWorld(t, 2)
+	w.reboots("", names(2)...)
+	w.startAgents()
+	_, err := w.Client.CoreV1().ConfigMaps(w.Namespace).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "reboot-ledger"}, Data: map[string]string{"paused": "true"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	w.startController()
+	w.request(names(2)...)
+	// Whatever the controller does of itself, it does before this.
+	w.Kubectl("annotate", "node", "node-0", "example.com/seen=yes")
+	w.Kubectl("patch", "configmap", "reboot-ledger", "--type=merge", "--patch", `{"data":{"paused":"false"}}`)
+	w.rebooted(1, names(2)...)
+	require.Equal(t, 1, w.mostAdmitted())
+}
