@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 // reply forwards the response to the client.
@@ -93,7 +94,8 @@ func (x *exchange) lose(response *http.Response) error {
 	return errOnPurpose
 }
 
-// refuse answers the client as the API server would refuse a request.
+// refuse answers the client as the API server would refuse a request. What is outside of the cluster never gives the same
+// answer twice.
 func (x *exchange) refuse() error {
 	f := x.injection.refusedBy
 	retry := int((f.RetryAfter + time.Second - 1) / time.Second)
@@ -101,6 +103,10 @@ func (x *exchange) refuse() error {
 		schema.GroupResource{Group: x.record.Group, Resource: x.record.Resource}, x.record.Name, "", retry, false).Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	status.Message = fmt.Sprintf("refused on purpose by the workshop's proxy (%s): %s", f, status.Message)
+	if x.proxy.outside != "" {
+		// Cloud APIs name the request in their errors. A controller that copies the text into a status writes without end.
+		status.Message += fmt.Sprintf(" (request req-%s)", uuid.NewUUID())
+	}
 	body, err := json.Marshal(status)
 	if err != nil {
 		return err

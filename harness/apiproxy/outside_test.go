@@ -53,9 +53,15 @@ func TestOutside(t *testing.T) {
 			require.Contains(t, body, fmt.Sprintf(`"said":"%s %s %s"`, c.method, c.path, c.body))
 		}
 	}
+	remove := func() string {
+		_, body := do(t, plain, p.URL(), "DELETE", "/v2.0/networks/7", "")
+		require.Contains(t, body, "(request req-")
+		return body
+	}
+	require.NotEqual(t, remove(), remove(), "no two errors of a cloud have the same text")
 	require.NoError(t, p.Stop()) // waits for the records
-	require.Len(t, memory.History().Writes(), 3)
-	for i, r := range memory.History().Requests {
+	require.Len(t, memory.History().Writes(), 5)
+	for i, r := range memory.History().Requests[:len(cases)] {
 		require.Equal(t, cases[i].want, r.Verb+" "+r.What()+" "+r.Name)
 		require.Equal(t, cases[i].status, r.Status)
 		require.Empty(t, r.RVAfter+r.UID)
