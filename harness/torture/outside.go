@@ -39,8 +39,9 @@ type Outside struct {
 	Program `json:",inline"`
 	// Version is the first segment of the paths, such as v2.0.
 	Version string `json:"version"`
-	// Resources are those whose objects count. GET answers {"RESOURCE": [...]}. Rules see the objects as a list
-	// called NAME_RESOURCE; it is empty in invariants, which are about etcd.
+	// Resources are those whose objects count. GET answers {"RESOURCE": [...]}, with a link to the next page in
+	// "RESOURCE_links": [{"rel": "next", "href": ...}] if there is one. Rules see the objects as a list called
+	// NAME_RESOURCE; it is empty in invariants, which are about etcd.
 	Resources []string `json:"resources"`
 	// Headers are sent with torture's own requests, which list the objects and take the scenario's steps.
 	Headers map[string]string `json:"headers,omitempty"`
@@ -194,17 +195,36 @@ func (o *outside) stop() error {
 // list adds the objects of the program to a state.
 func (o *outside) list(ctx context.Context, state oracle.State) error {
 	for _, resource := range o.Resources {
-		var list map[string][]oracle.Object
-		if err := o.do(ctx, http.MethodGet, resource, nil, &list); err != nil {
-			return err
-		}
 		objects := map[string]oracle.Object{}
-		for _, object := range list[resource] {
-			objects[fmt.Sprint(object["id"])] = object
+		for page := resource; page != ""; {
+			var list map[string][]oracle.Object
+			if err := o.do(ctx, http.MethodGet, page, nil, &list); err != nil {
+				return err
+			}
+			before := len(objects)
+			for _, object := range list[resource] {
+				objects[fmt.Sprint(object["id"])] = object
+			}
+			page = ""
+			if query := nextPage(list[resource+"_links"]); query != "" && len(objects) > before {
+				page = resource + "?" + query
+			}
 		}
 		state[variable(o.name, resource)] = objects
 	}
 	return nil
+}
+
+// nextPage returns the query of the link to the next page of a list, or "" if there is none.
+func nextPage(links []oracle.Object) string {
+	for _, link := range links {
+		if link["rel"] == "next" {
+			if at, err := url.Parse(fmt.Sprint(link["href"])); err == nil {
+				return at.RawQuery
+			}
+		}
+	}
+	return ""
 }
 
 // send sends the requests that a step asks for.

@@ -109,6 +109,28 @@ func TestOutsideIsListedAndChanged(t *testing.T) {
 	require.ErrorContains(t, o.list(t.Context(), state), "cloud: Get ")
 }
 
+// A list may come in pages. A program that links a page to itself is not asked for ever.
+func TestOutsideThatPages(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next := func(marker string) string {
+			return fmt.Sprintf(`[{"rel": "previous", "href": "/x"}, {"rel": "next", "href": "http://elsewhere/v2.0/networks?limit=1&marker=%s"}]`, marker)
+		}
+		switch marker := r.URL.Query().Get("marker"); marker {
+		case "":
+			_, _ = fmt.Fprintf(w, `{"networks": [{"id": "1"}], "networks_links": %s}`, next("1"))
+		case "1":
+			_, _ = fmt.Fprintf(w, `{"networks": [{"id": "2"}], "networks_links": %s}`, next("2"))
+		case "2":
+			_, _ = fmt.Fprintf(w, `{"networks": [{"id": "3"}], "networks_links": %s}`, next("2"))
+		}
+	}))
+	defer server.Close()
+	o := &outside{Outside: Outside{Version: "v2.0", Resources: []string{"networks"}}, name: "cloud", url: server.URL}
+	state := oracle.State{}
+	require.NoError(t, o.list(t.Context(), state))
+	require.Equal(t, []oracle.Object{{"id": "1"}, {"id": "2"}, {"id": "3"}}, state.List("cloud_networks"))
+}
+
 // starting is a run that can start a program outside, which is a shell's.
 func starting(t *testing.T, script string) *run {
 	return &run{controlPlane: &controlPlane{}, subject: &subject{
@@ -122,10 +144,10 @@ func TestStartOutside(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 	server, _ := cloud(t)
 	r := starting(t, "echo "+server.URL+"/; exec sleep 1000")
-	r.plan.Faults = []apiproxy.Fault{
+	r.armed = arm(Plan{Faults: []apiproxy.Fault{
 		{Match: apiproxy.Match{Verb: "list"}, Effect: apiproxy.Effect{Refuse: 500}},
 		{Match: apiproxy.Match{Group: "cloud", Verb: "list", Resource: "networks"}, Effect: apiproxy.Effect{Refuse: 409}},
-	}
+	}})
 	o, err := r.startOutside(t.Context(), "cloud", 1)
 	require.NoError(t, err)
 	require.Equal(t, server.URL, o.url)
