@@ -179,19 +179,25 @@ func TestMayHaveLostLease(t *testing.T) {
 	for name, c := range map[string]struct {
 		requests []history.Request
 		frozen   bool
+		stalled  bool // the machine, from ten seconds ago until five
 		want     bool
 	}{
-		"nothing went wrong":              {[]history.Request{at(-30, renewal), at(-28, renewal)}, false, false},
-		"it has no Lease":                 {nil, true, false},
-		"it had the Lease before":         {[]history.Request{at(-70, renewal)}, true, false},
-		"it was frozen":                   {[]history.Request{at(-30, renewal), at(-1, renewal)}, true, true},
-		"one renewal failed":              {[]history.Request{at(-5, renewal), at(-3, renewal), at(-1, refused)}, false, false},
-		"renewals failed for a long time": {[]history.Request{at(-30, renewal), at(-28, renewal), at(-26, refused), at(-2, refused)}, false, true},
+		"nothing went wrong":              {[]history.Request{at(-30, renewal), at(-28, renewal)}, false, false, false},
+		"it has no Lease":                 {nil, true, true, false},
+		"it had the Lease before":         {[]history.Request{at(-70, renewal)}, true, false, false},
+		"it was frozen":                   {[]history.Request{at(-30, renewal), at(-1, renewal)}, true, false, true},
+		"one renewal failed":              {[]history.Request{at(-5, renewal), at(-3, renewal), at(-1, refused)}, false, false, false},
+		"renewals failed for a long time": {[]history.Request{at(-30, renewal), at(-28, renewal), at(-26, refused), at(-2, refused)}, false, false, true},
+		"the machine stalled":             {[]history.Request{at(-14, renewal), at(-12, renewal)}, false, true, true},
+		"it has renewed since the stall":  {[]history.Request{at(-14, renewal), at(-12, renewal), at(-4, renewal)}, false, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recorded(&Scenario{}, c.requests...)
 			if c.frozen {
 				r.programs[0].freezes = []time.Time{time.Now().Add(-20 * time.Second)}
+			}
+			if c.stalled {
+				r.lab = &Lab{stalls: &stalls{all: []stall{{at(-10, renewal).Start, at(-5, renewal).Start}}}}
 			}
 			started := time.Now().Add(-time.Minute)
 			require.Equal(t, c.want, r.mayHaveLostLease(r.programs[0], started))

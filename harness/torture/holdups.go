@@ -175,9 +175,9 @@ func (r *run) recovered(label string, from time.Time) bool {
 	return len(owedWrites(since)) == 0
 }
 
-// mayHaveLostLease reports whether a fault may have kept a program that was started at this time from renewing its Lease:
-// it was frozen, or its last renewal is longer ago than twice the time between two renewals. A leader that has lost its
-// Lease exits by design, with whatever status, and is started again.
+// mayHaveLostLease reports whether a fault, or a machine that stalled, may have kept a program that was started at this time
+// from renewing its Lease: it was frozen, or its last renewal is longer ago than twice the time between two renewals. A
+// leader that has lost its Lease exits by design, with whatever status, and is started again.
 func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
 	var last time.Time // of the renewals
 	var usual time.Duration
@@ -195,5 +195,6 @@ func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
 		}
 		last = q.End()
 	}
+	isDisturbed = isDisturbed || r.lab != nil && r.lab.stalls.since(last) > 0
 	return !last.IsZero() && (p.frozenSince(started) || isDisturbed && time.Since(last) > 2*usual)
 }
