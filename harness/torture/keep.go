@@ -45,7 +45,7 @@ type Keep struct {
 
 // identity tells what the outcomes in a directory belong to. Each field is a hash.
 type identity struct {
-	Scenario  string `json:"scenario"` // of its file, and of its manifests
+	Scenario  string `json:"scenario"` // of its file, its manifests, and the sources of the programs outside of the cluster
 	Program   string `json:"program"`
 	Arguments string `json:"arguments"`
 }
@@ -223,7 +223,7 @@ func (k *Keep) resume(dir string) error {
 	}
 	switch {
 	case of.Scenario != k.identity.Scenario:
-		return fmt.Errorf("the outcomes in %s are those of another scenario, or this one or its manifests have been changed since; begin a new run", dir)
+		return fmt.Errorf("the outcomes in %s are those of another scenario, or of this one before its file, its manifests or a program outside of the cluster were changed; begin a new run", dir)
 	case of.Arguments != k.identity.Arguments:
 		return fmt.Errorf("the outcomes in %s are those of a controller with other arguments; begin a new run", dir)
 	case of.Program != k.identity.Program:
@@ -363,6 +363,11 @@ func identify(s *Scenario, commands Commands) (id identity, err error) {
 			return id, fmt.Errorf("the scenario: %w", err)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.Outside)) {
+		if err := hashSources(hash, s.file(s.Outside[name].Module)); err != nil {
+			return id, fmt.Errorf("outside %s: %w", name, err)
+		}
+	}
 	id.Scenario = fmt.Sprintf("%x", hash.Sum(nil))
 	return id, nil
 }
@@ -372,6 +377,17 @@ func (s *Scenario) manifestPaths() (paths []string) {
 		paths = append(paths, s.file(name))
 	}
 	return paths
+}
+
+// hashSources adds the Go files of a module, and the versions of what it requires, to a hash.
+func hashSources(hash io.Writer, dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		isSource := filepath.Ext(path) == ".go" || entry != nil && (entry.Name() == "go.mod" || entry.Name() == "go.sum")
+		if err != nil || entry.IsDir() || !isSource {
+			return err
+		}
+		return hashFile(hash, path)
+	})
 }
 
 // hashFile adds the size and the content of a file to a hash. If path is a symbolic link, it follows it.

@@ -130,8 +130,8 @@ func TestKeepWrongInput(t *testing.T) {
 		"nothing to resume":  {func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(filepath.Join(dir, "kept"))) }, true, "kept has no outcomes to resume (no outcomes.jsonl)"},
 		"a directory in use": {func(*testing.T, string) {}, false, "kept has the outcomes of an earlier run; give --resume"},
 		"another scenario": {func(t *testing.T, dir string) { overwrite(t, dir, "scenario.yaml", keptScenario+"quiet: 3s\n") }, true,
-			"are those of another scenario, or this one or its manifests have been changed since"},
-		"other manifests":  {func(t *testing.T, dir string) { overwrite(t, dir, "manifests/pod.yaml", "kind: Pot\n") }, true, "are those of another scenario, or this one or its manifests"},
+			"are those of another scenario, or of this one before its file, its manifests or a program outside of the cluster were changed"},
+		"other manifests":  {func(t *testing.T, dir string) { overwrite(t, dir, "manifests/pod.yaml", "kind: Pot\n") }, true, "are those of another scenario, or of this one before its file, its manifests or "},
 		"another build":    {func(t *testing.T, dir string) { overwrite(t, dir, "program", "#!/bin/bash\n") }, true, "are those of another build of the controller"},
 		"no outcomes file": {func(t *testing.T, dir string) { overwrite(t, dir, "kept/outcomes.jsonl", "x\n") }, true, "is not a file of outcomes"},
 		"an empty file":    {func(t *testing.T, dir string) { overwrite(t, dir, "kept/outcomes.jsonl", "") }, true, "is not a file of outcomes"},
@@ -157,6 +157,23 @@ func TestKeepWrongInput(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
+	t.Run("another program outside of the cluster", func(t *testing.T) {
+		dir, read := keptWorld(t)
+		overwrite(t, dir, "scenario.yaml", keptScenario+"outside: {cloud: {module: cloud, package: ., version: v2, resources: [networks], env: {CLOUD: '{url}'}}}\n")
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "cloud"), 0o700))
+		overwrite(t, dir, "cloud/main.go", "package main")
+		command := Single(filepath.Join(dir, "program"))
+		k, err := OpenKeep(filepath.Join(dir, "kept"), read(), command, false)
+		require.NoError(t, err)
+		require.NoError(t, k.Close())
+		overwrite(t, dir, "cloud/README.md", "It is a cloud.")
+		again, err := OpenKeep(filepath.Join(dir, "kept"), read(), command, true)
+		require.NoError(t, err, "that is no source")
+		require.NoError(t, again.Close())
+		overwrite(t, dir, "cloud/main.go", "package main // changed")
+		_, err = OpenKeep(filepath.Join(dir, "kept"), read(), command, true)
+		require.ErrorContains(t, err, "or a program outside of the cluster were changed")
+	})
 	t.Run("other arguments", func(t *testing.T) {
 		dir, read := keptWorld(t)
 		k, err := OpenKeep(filepath.Join(dir, "kept"), read(), Single(filepath.Join(dir, "program")), false)
