@@ -188,14 +188,16 @@ func (c count) plus(d count) count {
 // check decides about a Node that holds no slot by the number of free slots alone.
 func (b *budget) check(node *corev1.Node) Decision {
 	if !b.all.allows(b.policy.MaxUnavailable, b.unavailable[node.Name]) {
-		return Decision{Reason: BudgetFull, Message: fmt.Sprintf("%s; --max-unavailable is %s", b.all, b.policy.MaxUnavailable.String())}
+		return Decision{Reason: BudgetFull, Message: fmt.Sprintf("%d of %d Nodes are unavailable; --max-unavailable is %s",
+			b.all.unavailable, b.all.nodes, b.policy.MaxUnavailable.String())}
 	}
 	if b.policy.TopologyKey == "" {
 		return Decision{Reason: Admitted}
 	}
 	domain := node.Labels[b.policy.TopologyKey]
 	if c := b.domains[domain]; !c.allows(b.policy.MaxPerDomain, b.unavailable[node.Name]) {
-		return Decision{Reason: DomainFull, Message: fmt.Sprintf("with %s=%s: %s; --max-unavailable-per-domain is %s", b.policy.TopologyKey, domain, c, b.policy.MaxPerDomain.String())}
+		return Decision{Reason: DomainFull, Message: fmt.Sprintf("%d of %d Nodes with %s=%s are unavailable; --max-unavailable-per-domain is %s",
+			c.unavailable, c.nodes, b.policy.TopologyKey, domain, b.policy.MaxPerDomain.String())}
 	}
 	return Decision{Reason: Admitted}
 }
@@ -218,10 +220,6 @@ func (c count) allows(limit intstr.IntOrString, alreadyUnavailable bool) bool {
 		return c.admitted < most
 	}
 	return c.unavailable < most
-}
-
-func (c count) String() string {
-	return fmt.Sprintf("%d of %d Nodes are unavailable", c.unavailable, c.nodes)
 }
 
 // scale returns a limit as a number of Nodes. It rounds percentages up, so at least one Node may always reboot. The limit

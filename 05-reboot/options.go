@@ -3,6 +3,7 @@ package reboot
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -74,6 +75,8 @@ func ParseMaxUnavailable(text string) (intstr.IntOrString, error) {
 	number, isPercentage := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseInt(number, 10, 32)
 	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return intstr.IntOrString{}, fmt.Errorf("%q is too large; it must be at most %d", text, math.MaxInt32)
 	case err != nil:
 		return intstr.IntOrString{}, fmt.Errorf("%q is neither a number nor a percentage, such as 1 or 10%%", text)
 	case n < 1:

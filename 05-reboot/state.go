@@ -15,14 +15,14 @@ import (
 // Prefix is the prefix of all annotations below.
 const Prefix = "reboot.controllers.example.com/"
 
-// The annotations with which the administrator, the controller and the agent of a Node talk to each other. A process may
-// die at any moment, so whatever the next one must know is in them.
+// The annotations through which the administrator, the controller and a Node's agent communicate. A process may die at any
+// moment, so everything that its successor must know is in them.
 const (
-	// NeededAnnotation asks for a reboot. Its value says why, and may be empty. Removing it cancels the reboot, until the
-	// Node has been drained.
+	// NeededAnnotation asks for a reboot. Its value says why, and may be empty. Until the Node has been drained, removing the
+	// annotation cancels the reboot.
 	NeededAnnotation = Prefix + "reboot-needed"
 	// NowAnnotation tells the agent to reboot. The controller moves the value of NeededAnnotation here when the Node has
-	// been drained. Removing it cancels the reboot, until the agent has seen it.
+	// been drained. Until the agent has acted on it, removing the annotation cancels the reboot.
 	NowAnnotation = Prefix + "reboot-now"
 	// InProgressAnnotation says that the agent is rebooting the machine. Its value is the boot ID before the reboot.
 	InProgressAnnotation = Prefix + "reboot-in-progress"
@@ -40,8 +40,8 @@ const (
 	FailuresAnnotation = Prefix + "failures"
 	// RetryAfterAnnotation holds the time before which the Node is not admitted again.
 	RetryAfterAnnotation = Prefix + "retry-after"
-	// SentinelIgnoredAnnotation says that the sentinel of the machine still asked for a reboot when the last one was over or
-	// cancelled. It is ignored until it has stopped to ask, or the machine would reboot again and again.
+	// SentinelIgnoredAnnotation says that the machine's sentinel still asked for a reboot after the last one was completed or
+	// cancelled. The sentinel is ignored until it stops asking; otherwise the machine would reboot again and again.
 	SentinelIgnoredAnnotation = Prefix + "sentinel-ignored"
 )
 
@@ -60,8 +60,8 @@ const (
 // Phases are all phases, in the order in which a Node passes through them.
 var Phases = []Phase{Idle, Needed, Draining, Approved, InProgress, Cancelled}
 
-// PhaseOf returns the phase of a Node. It depends only on which annotations there are. A reboot-now on a Node that was
-// never admitted did not come from the controller, and means nothing.
+// PhaseOf returns the phase of a Node. It depends on which annotations are present, and not on their values. A reboot-now on
+// a Node that was not admitted did not come from the controller, and has no effect.
 func PhaseOf(node *corev1.Node) Phase {
 	has := func(annotation string) bool { _, ok := node.Annotations[annotation]; return ok }
 	switch {
@@ -89,8 +89,8 @@ type Transition struct {
 	When     string
 }
 
-// Transitions are all there are. Each is one conditional write: it fails if the Node has changed since it was read.
-// The diagram in the README is drawn from this table.
+// Transitions are all transitions. Each is one write, and the controller's and the agent's are conditional: they fail if
+// the Node has changed since it was read. The diagram in the README is drawn from this table.
 var Transitions = []Transition{
 	{Idle, Needed, "administrator", "annotates the Node with reboot-needed; so does the agent, for its sentinel"},
 	{Needed, Idle, "administrator", "removes reboot-needed"},
@@ -171,8 +171,8 @@ func timeOf(node *corev1.Node, annotation string) time.Time {
 	return t
 }
 
-// isReady reports whether a Node is Ready. It is not while its condition is Unknown, because its kubelet has stopped to
-// report, nor before its kubelet has reported for the first time, when it has no such condition.
+// isReady reports whether a Node is Ready. It is not while its condition is Unknown, because its kubelet has stopped
+// reporting, nor before its kubelet has reported for the first time, when it has no such condition.
 func isReady(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
