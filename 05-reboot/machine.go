@@ -83,7 +83,7 @@ func run(ctx context.Context, command []string) (output string, err error) {
 	return "\n" + strings.ToValidUTF8(text[max(0, len(text)-most):], ""), err
 }
 
-// DryRun only logs. The Node stays in progress until its annotations are removed.
+// DryRun only logs. The Node stays in progress until the administrator removes reboot-in-progress.
 type DryRun struct{}
 
 // Reboot logs that it would reboot the machine.

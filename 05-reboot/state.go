@@ -101,9 +101,12 @@ var Transitions = []Transition{
 	{Approved, Draining, "controller", "somebody uncordoned the Node: cordons and drains it again"},
 	{Approved, Needed, "controller", "the agent does not act: uncordons the Node, retries later"},
 	{Approved, Cancelled, "administrator", "removes reboot-now"},
+	{Approved, Draining, "administrator", "removes reboot-now, but has asked for another reboot"},
 	{Approved, InProgress, "agent", "records the boot ID"},
 	{InProgress, Idle, "agent", "the boot ID has changed: uncordons the Node"},
-	{InProgress, Needed, "agent", "the same, and a reboot was asked for again meanwhile"},
+	{InProgress, Needed, "agent", "the same, and another reboot has been asked for"},
+	{InProgress, Cancelled, "administrator", "removes reboot-in-progress: gives up on this reboot"},
+	{InProgress, Draining, "administrator", "the same, but has asked for another reboot"},
 	{Cancelled, Idle, "controller", "uncordons the Node"},
 	{Cancelled, Draining, "administrator", "annotates the Node again before the controller has seen it"},
 }
