@@ -128,14 +128,23 @@ func (dir InitBootID) Read(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the start time of the first process: %w", err)
 	}
-	// The second field is the program's name in parentheses, which may contain spaces and parentheses itself.
-	name := bytes.LastIndexByte(text, ')')
-	fields := strings.Fields(string(text[name+1:]))
-	const startTime = 22 - 3 // the 22nd field; the first one after the name is the third
-	if name < 0 || len(fields) <= startTime {
-		return "", fmt.Errorf("read the start time of the first process: %s/stat has an unknown format", dir)
+	start, err := startTime(text)
+	if err != nil {
+		return "", fmt.Errorf("read the start time of the first process: %s/stat %w", dir, err)
 	}
-	return kernel + "-" + fields[startTime], nil
+	return kernel + "-" + start, nil
+}
+
+// startTime returns the 22nd field of a process's stat file, see proc_pid_stat(5).
+func startTime(stat []byte) (string, error) {
+	// The second field is the program's name in parentheses, which may contain spaces and parentheses itself.
+	name := bytes.LastIndexByte(stat, ')')
+	fields := strings.Fields(string(stat[name+1:]))
+	const index = 22 - 3 // the first field after the name is the third
+	if name < 0 || len(fields) <= index {
+		return "", errors.New("has an unknown format")
+	}
+	return fields[index], nil
 }
 
 // NodeBootID reads the boot ID that the kubelet reports in the Node's status. It changes only when the kubelet has updated
