@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 	_ "time/tzdata" // an image without a system has no time zones
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,7 @@ func newCommand() *cobra.Command {
 	klog.InitFlags(klogFlags)
 	cmd.PersistentFlags().AddGoFlag(klogFlags.Lookup("v"))
 	cmd.AddCommand(controllerCommand(), agentCommand())
+	cmd.AddCommand(pluginCommands(connect, time.Now)...)
 	return cmd
 }
 

@@ -1,0 +1,305 @@
+package reboot_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"example.com/controllers/reboot"
+)
+
+var statusTime = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// statusNode returns a ready Node with annotations "name=value", of which the prefix is left out.
+func statusNode(name string, annotations ...string) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}},
+		Status: corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{BootID: "boot-" + name},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+	for _, annotation := range annotations {
+		key, value, _ := strings.Cut(annotation, "=")
+		node.Annotations[reboot.Prefix+key] = value
+	}
+	return node
+}
+
+func cordoned(node *corev1.Node) *corev1.Node {
+	node.Spec.Unschedulable = true
+	return node
+}
+
+func notReady(node *corev1.Node) *corev1.Node {
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	return node
+}
+
+func labelled(node *corev1.Node, key, value string) *corev1.Node {
+	node.Labels = map[string]string{key: value}
+	return node
+}
+
+func beingDeleted(node *corev1.Node) *corev1.Node {
+	node.DeletionTimestamp = &metav1.Time{Time: statusTime}
+	return node
+}
+
+// annotatedBy adds what the API server notes about the owner of an annotation.
+func annotatedBy(node *corev1.Node, at time.Time, annotation string) *corev1.Node {
+	entry := metav1.ManagedFieldsEntry{Manager: "kubectl-annotate", Time: &metav1.Time{Time: at}, FieldsV1: &metav1.FieldsV1{}}
+	entry.FieldsV1.SetRawBytes([]byte(`{"f:metadata":{"f:annotations":{".":{},"f:` + annotation + `":{}}}}`))
+	node.ManagedFields = append(node.ManagedFields, entry)
+	return node
+}
+
+// before returns a time before statusTime in the form of an annotation.
+func before(d time.Duration) string { return statusTime.Add(-d).Format(time.RFC3339) }
+
+const (
+	draining   = "reboot-needed="
+	approved   = "reboot-now="
+	inProgress = "reboot-in-progress=boot-0"
+)
+
+func admittedAt(d time.Duration) string { return "admitted=" + before(d) }
+func sinceAt(d time.Duration) string    { return "since=" + before(d) }
+
+func policyOf(change func(*reboot.Policy)) *reboot.Policy {
+	policy := &reboot.Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt32(1), Selector: labels.Everything()}
+	if change != nil {
+		change(policy)
+	}
+	return policy
+}
+
+func TestStatusOrder(t *testing.T) {
+	view := reboot.View{
+		State: reboot.State{Now: statusTime, Nodes: []*corev1.Node{
+			statusNode("a"),
+			statusNode("b", "reboot-needed=", "last-attempt="+before(time.Hour)),
+			statusNode("c", "reboot-needed=", "last-attempt="+before(2*time.Hour)),
+			statusNode("d", draining, admittedAt(time.Minute)),
+			cordoned(statusNode("e", approved, admittedAt(time.Minute))),
+			notReady(statusNode("f", inProgress, admittedAt(time.Minute))),
+			statusNode("g", admittedAt(time.Minute)),
+			statusNode("h", "reboot-needed="),
+		}},
+		Policy: policyOf(nil),
+	}
+	var order []string
+	for _, status := range view.Status() {
+		order = append(order, status.Name+" "+string(status.Phase))
+	}
+	require.Equal(t, []string{
+		"f InProgress", "e Approved", "d Draining", "g Cancelled",
+		"h Needed", "c Needed", "b Needed", // the one that has never been rebooted first
+		"a Idle",
+	}, order)
+}
+
+func TestStatusWaitingFor(t *testing.T) {
+	night, err := reboot.ParseWindow(nil, "22:00", "04:00", "UTC")
+	require.NoError(t, err)
+	for _, test := range []struct {
+		name   string
+		node   *corev1.Node
+		others []*corev1.Node
+		policy *reboot.Policy
+		change func(*reboot.View)
+		want   string
+	}{
+		{name: "idle", node: statusNode("n"), policy: policyOf(nil), want: ""},
+		{name: "a reboot-now without a request", node: statusNode("n", approved), policy: policyOf(nil), want: ""},
+		{name: "next", node: statusNode("n", draining), policy: policyOf(nil), want: "the controller to admit it"},
+		{name: "unknown policy", node: statusNode("n", draining), want: "the controller to admit it"},
+		{name: "unknown policy, paused", node: statusNode("n", draining), change: func(v *reboot.View) { v.Paused = true }, want: "kubectl reboot resume"},
+		{name: "in the ledger", node: statusNode("n", draining), policy: policyOf(nil), change: func(v *reboot.View) { v.Slots = map[string]bool{"n": true} }, want: "the controller to cordon it"},
+		{name: "paused", node: statusNode("n", draining), policy: policyOf(nil), change: func(v *reboot.View) { v.Paused = true }, want: "kubectl reboot resume"},
+		{name: "not selected", node: statusNode("n", draining), policy: policyOf(func(p *reboot.Policy) { p.Selector = labels.SelectorFromSet(labels.Set{"pool": "web"}) }), want: "nothing: --node-selector pool=web does not select it"},
+		{name: "window", node: statusNode("n", draining), policy: policyOf(func(p *reboot.Policy) { p.Window = night }), want: "the window: the next window begins at Fri 2026-11-20 22:00 UTC"},
+		{name: "retry", node: statusNode("n", draining, "failures=1", "retry-after="+before(-time.Minute)), policy: policyOf(nil), want: "its retry at 2026-11-20T12:01:00Z"},
+		{name: "blocked", node: statusNode("n", draining), policy: policyOf(nil), change: func(v *reboot.View) { v.Blockers = map[string]string{"n": "db/backup"} }, want: "Pod db/backup to end"},
+		{name: "budget", node: statusNode("n", draining), others: []*corev1.Node{notReady(statusNode("m"))}, policy: policyOf(nil), want: "a free slot"},
+		{name: "domain", node: labelled(statusNode("n", draining), "zone", "a"), others: []*corev1.Node{labelled(notReady(statusNode("m")), "zone", "a")},
+			policy: policyOf(func(p *reboot.Policy) { p.MaxUnavailable, p.TopologyKey = intstr.FromInt32(5), "zone" }), want: "a free slot in zone=a"},
+		{name: "drain", node: cordoned(statusNode("n", draining, admittedAt(0))), change: func(v *reboot.View) { v.Remaining = map[string]string{"n": "Pod a/b"} }, want: "Pod a/b"},
+		{name: "drain, Pods unknown", node: cordoned(statusNode("n", draining, admittedAt(0))), want: "its Pods to be evicted"},
+		{name: "drain, no Pods", node: cordoned(statusNode("n", draining, admittedAt(0))), change: func(v *reboot.View) { v.Remaining = map[string]string{"n": ""} }, want: "the controller to approve the reboot"},
+		{name: "uncordoned", node: statusNode("n", draining, admittedAt(0)), want: "the controller to cordon it again"},
+		{name: "uncordoned after the drain", node: statusNode("n", approved, admittedAt(0)), want: "the controller to cordon it again"},
+		{name: "approved", node: cordoned(statusNode("n", approved, admittedAt(0))), want: "the agent"},
+		{name: "down", node: notReady(statusNode("n", inProgress, admittedAt(0))), want: "the machine to come back"},
+		{name: "up", node: statusNode("n", inProgress, admittedAt(0)), want: "the agent to see a new boot ID"},
+		{name: "cancelled", node: cordoned(statusNode("n", admittedAt(0))), want: "the controller to uncordon it"},
+		{name: "nonsense in all annotations", node: statusNode("n", draining, "failures=x", "retry-after=x", "last-attempt=x", "since=x", "cordoned="), policy: policyOf(nil), want: "the controller to admit it"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			view := reboot.View{State: reboot.State{Now: statusTime, Nodes: append([]*corev1.Node{test.node}, test.others...)}, Policy: test.policy}
+			if test.change != nil {
+				test.change(&view)
+			}
+			for _, status := range view.Status() {
+				if status.Name == "n" {
+					require.Equal(t, test.want, status.WaitingFor)
+				}
+			}
+		})
+	}
+}
+
+func TestStatusSince(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		node *corev1.Node
+		want time.Duration // before statusTime; -1 if not known
+	}{
+		{"idle", statusNode("n"), -1},
+		{"rebooted", statusNode("n", "last-attempt="+before(time.Hour)), time.Hour},
+		{"draining", statusNode("n", draining, admittedAt(time.Hour), sinceAt(time.Minute)), time.Minute},
+		{"in progress", statusNode("n", inProgress, admittedAt(time.Hour), sinceAt(time.Minute)), time.Minute},
+		{"cancelled, and nobody knows when", statusNode("n", admittedAt(time.Hour), sinceAt(time.Minute)), -1},
+		{"requested, and nobody knows when", statusNode("n", draining), -1},
+		{"requested", annotatedBy(statusNode("n", draining), statusTime.Add(-time.Minute), reboot.NeededAnnotation), time.Minute},
+		{"requested after an earlier reboot", annotatedBy(statusNode("n", draining, "last-attempt="+before(time.Hour)), statusTime.Add(-time.Minute), reboot.NeededAnnotation), time.Minute},
+		{"given up", annotatedBy(statusNode("n", draining, "failures=1", "last-attempt="+before(time.Minute)), statusTime.Add(-time.Hour), reboot.NeededAnnotation), time.Minute},
+		{"another annotation was written", annotatedBy(statusNode("n", draining), statusTime.Add(-time.Minute), "example.com/other"), -1},
+		{"no time", statusNode("n", draining, admittedAt(0), "since=yesterday"), -1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			view := reboot.View{State: reboot.State{Now: statusTime, Nodes: []*corev1.Node{test.node}}}
+			since := view.Status()[0].Since
+			if test.want < 0 {
+				require.Nil(t, since)
+				return
+			}
+			require.NotNil(t, since)
+			require.Equal(t, test.want, statusTime.Sub(since.Time))
+		})
+	}
+}
+
+func TestShortBootID(t *testing.T) {
+	for id, want := range map[string]string{
+		"":                                     "",
+		"boot-1":                               "boot-1",
+		"1b4e28ba-2fa1-11d2-883f-0016d3cca427": "1b4e28ba",
+		"1b4e28ba-2fa1-11d2-883f-0016d3cca427-4711": "1b4e28ba-4711", // of a container: only the end changes
+		"a-long-id-that-is-not-a-uuid-but-as-long":  "a-long-id-that-is-not-a-uuid-but-as-long",
+	} {
+		require.Equal(t, want, reboot.ShortBootID(id))
+	}
+}
+
+func TestExplain(t *testing.T) {
+	timeouts := reboot.Timeouts{Drain: 30 * time.Minute, Agent: 5 * time.Minute, Reboot: 10 * time.Minute}
+	for _, test := range []struct {
+		name   string
+		node   *corev1.Node
+		others []*corev1.Node
+		policy *reboot.Policy
+		change func(*reboot.View)
+		want   []string
+	}{
+		{name: "idle", node: statusNode("n"), want: []string{`Nobody has asked for a reboot of Node n; "kubectl reboot request n" does.`}},
+		{name: "idle, with a sentinel that is ignored", node: statusNode("n", "last-attempt="+before(time.Hour), "sentinel-ignored=/var/run/reboot-required exists"), want: []string{
+			`Nobody has asked for a reboot of Node n; "kubectl reboot request n" does.`,
+			"Its last reboot, or attempt at one, ended 60m ago.",
+			"What the sentinel of the machine asks for is ignored until the sentinel has stopped asking (/var/run/reboot-required exists).",
+		}},
+		{name: "idle, with a reboot-now from elsewhere", node: statusNode("n", approved), want: []string{
+			`Nobody has asked for a reboot of Node n; "kubectl reboot request n" does.`,
+			"Its annotation reboot.controllers.example.com/reboot-now has no effect, because the controller has not admitted the Node.",
+		}},
+		{name: "next", node: statusNode("n", draining), policy: policyOf(nil), want: []string{"Nothing keeps Node n from being rebooted now; it waits for the controller to admit it."}},
+		{name: "unknown policy", node: statusNode("n", draining), want: []string{"Node n needs a reboot and waits for the controller to admit it."}},
+		{name: "being deleted", node: beingDeleted(statusNode("n", draining)), policy: policyOf(nil), want: []string{"Node n needs a reboot, and is being deleted; such Nodes are not admitted."}},
+		{name: "in the ledger", node: statusNode("n", draining), policy: policyOf(nil), change: func(v *reboot.View) { v.Slots = map[string]bool{"n": true} },
+			want: []string{"Node n has a slot; the controller is about to cordon and drain it."}},
+		{name: "paused", node: statusNode("n", draining), policy: policyOf(nil), change: func(v *reboot.View) { v.Paused = true },
+			want: []string{`Node n needs a reboot, but all reboots are paused; "kubectl reboot resume" resumes them.`}},
+		{name: "budget", node: statusNode("n", draining), policy: policyOf(nil),
+			others: []*corev1.Node{statusNode("a", draining), cordoned(statusNode("b", draining, admittedAt(0))), notReady(statusNode("c")), statusNode("d")},
+			want: []string{
+				"Node n needs a reboot, but is not admitted now: 2 of 5 Nodes are unavailable; --max-unavailable is 1.",
+				"Unavailable: b (Draining), c (not ready).",
+				"It is number 2 of the 2 Nodes that wait.",
+			}},
+		{name: "domain", node: labelled(statusNode("n", draining), "zone", "a"),
+			others: []*corev1.Node{labelled(notReady(statusNode("c")), "zone", "a"), labelled(notReady(statusNode("d")), "zone", "b")},
+			policy: policyOf(func(p *reboot.Policy) { p.MaxUnavailable, p.TopologyKey = intstr.FromInt32(3), "zone" }),
+			want: []string{
+				"Node n needs a reboot, but is not admitted now: with zone=a: 1 of 2 Nodes are unavailable; --max-unavailable-per-domain is 1.",
+				"Unavailable: c (not ready).",
+			}},
+		{name: "retry", node: statusNode("n", draining, "failures=2", "retry-after="+before(-time.Minute)), policy: policyOf(nil), want: []string{
+			"Node n needs a reboot, but is not admitted now: the last attempt failed; it is retried at 2026-11-20T12:01:00Z.",
+			"Its last 2 attempts ended without a reboot.",
+		}},
+		{name: "drain", node: cordoned(statusNode("n", draining, admittedAt(time.Minute))),
+			change: func(v *reboot.View) {
+				v.Remaining = map[string]string{"n": "Pod shop/web-0 (PodDisruptionBudget web allows no disruption)"}
+			},
+			want: []string{
+				"Node n was admitted 60s ago and is being drained.",
+				"The drain waits for Pod shop/web-0 (PodDisruptionBudget web allows no disruption).",
+				"At 2026-11-20T12:29:00Z, after --drain-timeout 30m, the controller gives up, uncordons it and retries later.",
+			}},
+		{name: "drain with a time that cannot be read", node: cordoned(statusNode("n", draining, "admitted=x")), want: []string{"Node n was admitted at an unknown time and is being drained."}},
+		{name: "approved", node: cordoned(statusNode("n", approved, admittedAt(time.Minute), sinceAt(time.Minute))), want: []string{
+			"Node n was drained 60s ago, and waits for its agent to reboot it.",
+			"See whether the agent runs there: kubectl get pods -A --field-selector spec.nodeName=n.",
+			"At 2026-11-20T12:04:00Z, after --agent-timeout 5m, the controller gives up, uncordons it and retries later.",
+		}},
+		{name: "approved, uncordoned", node: statusNode("n", approved, admittedAt(0)), want: []string{
+			"Node n was drained, but somebody uncordoned it; it waits for the controller to cordon and drain it again.",
+		}},
+		{name: "in progress", node: notReady(statusNode("n", inProgress, sinceAt(time.Minute))), want: []string{
+			`The reboot of Node n has been in progress since 2026-11-20T11:59:00Z (60s ago), and ends when its agent sees a boot ID other than "boot-0".`,
+			"The Node is not ready: the machine is down, or still starting.",
+		}},
+		{name: "overdue", node: statusNode("n", inProgress, sinceAt(time.Hour)), want: []string{
+			`The reboot of Node n has been in progress since 2026-11-20T11:00:00Z (60m ago), and ends when its agent sees a boot ID other than "boot-0".`,
+			"That is longer than --reboot-timeout 10m: look at the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.",
+		}},
+		{name: "cancelled", node: cordoned(statusNode("n", admittedAt(0))), want: []string{
+			"The reboot of Node n was cancelled after it had been admitted; it keeps its slot until the controller has uncordoned it.",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			view := reboot.View{State: reboot.State{Now: statusTime, Nodes: append([]*corev1.Node{test.node}, test.others...)}, Policy: test.policy, Timeouts: timeouts}
+			if test.change != nil {
+				test.change(&view)
+			}
+			sentences, ok := view.Explain("n")
+			require.True(t, ok)
+			require.Equal(t, test.want, sentences)
+			_, ok = view.Explain("unknown")
+			require.False(t, ok)
+		})
+	}
+}
+
+func TestControllerProblem(t *testing.T) {
+	lease := func(holder string, renewed time.Duration) *coordinationv1.Lease {
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "reboot", Name: "reboot-controller"},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: statusTime.Add(-renewed)},
+			},
+		}
+	}
+	require.Empty(t, reboot.ControllerProblem(lease("c-1", 10*time.Second), statusTime))
+	require.Empty(t, reboot.ControllerProblem(lease("c-1", -10*time.Second), statusTime)) // its clock is ahead
+	require.Equal(t, "No controller is running: c-1 last renewed Lease reboot/reboot-controller 3m ago.", reboot.ControllerProblem(lease("c-1", 3*time.Minute), statusTime))
+	require.Equal(t, "No controller is running: nobody holds Lease reboot/reboot-controller.", reboot.ControllerProblem(lease("", 0), statusTime))
+	require.Equal(t, "No controller is running: nobody holds Lease reboot/reboot-controller.", reboot.ControllerProblem(&coordinationv1.Lease{ObjectMeta: lease("", 0).ObjectMeta}, statusTime))
+}
