@@ -71,7 +71,7 @@ func (v *View) explainNeeded(node *corev1.Node) []string {
 		add("Node %s needs a reboot, but is not admitted now: %s.", node.Name, d.Message)
 	}
 	if d.Reason == BudgetFull || d.Reason == DomainFull {
-		if names := v.unavailable(node, d.Reason == DomainFull); len(names) > 0 {
+		if names := v.unavailable(node, d.Reason == DomainFull, decisions); len(names) > 0 {
 			add("Unavailable: %s.", enumerate(names, 10))
 		}
 	}
@@ -85,13 +85,14 @@ func (v *View) explainNeeded(node *corev1.Node) []string {
 }
 
 // unavailable lists the Nodes that take up the budget, with the reason; only those in the same domain as a Node if domain is
-// set.
-func (v *View) unavailable(of *corev1.Node, domain bool) []string {
+// set. Nodes that are admitted before it are among them.
+func (v *View) unavailable(of *corev1.Node, domain bool, decisions map[string]Decision) []string {
 	taken := newBudget(v.State, *v.Policy).unavailable
 	var names []string
 	for _, node := range v.Nodes {
 		key := v.Policy.TopologyKey
-		if !taken[node.Name] || domain && node.Labels[key] != of.Labels[key] {
+		next := decisions[node.Name].Reason == Admitted
+		if !taken[node.Name] && !next || domain && node.Labels[key] != of.Labels[key] {
 			continue
 		}
 		switch phase := PhaseOf(node); {
@@ -99,6 +100,8 @@ func (v *View) unavailable(of *corev1.Node, domain bool) []string {
 			names = append(names, fmt.Sprintf("%s (%s)", node.Name, phase))
 		case v.Slots[node.Name]:
 			names = append(names, node.Name+" (admitted)")
+		case next:
+			names = append(names, node.Name+" (next)")
 		default:
 			names = append(names, node.Name+" (not ready)")
 		}

@@ -9,21 +9,22 @@ import (
 )
 
 func pauseCommand(p *plugin) *cobra.Command {
-	return p.setPausedCommand("pause", "Let no more Nodes begin a reboot", true)
+	return p.setPausedCommand("pause", "Let no more Nodes begin a reboot", "cancel", true)
 }
 
 func resumeCommand(p *plugin) *cobra.Command {
-	return p.setPausedCommand("resume", "Let Nodes reboot again", false)
+	return p.setPausedCommand("resume", "Let Nodes reboot again", "request", false)
 }
 
-func (p *plugin) setPausedCommand(use, short string, paused bool) *cobra.Command {
+// setPausedCommand returns one of the two commands. Its counterpart is the command for a single Node.
+func (p *plugin) setPausedCommand(use, short, counterpart string, paused bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
 		Long:  short + ". Nodes that have been admitted go on. The controller reads the switch from its ledger, and needs no restart.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("\"%s\" takes no arguments, and is about all Nodes; \"kubectl reboot cancel %s\" is about one", cmd.CommandPath(), args[0])
+				return fmt.Errorf("\"%s\" takes no arguments, and is about all Nodes; \"kubectl reboot %s %s\" is about one", cmd.CommandPath(), counterpart, args[0])
 			}
 			return p.setPaused(cmd, paused)
 		},

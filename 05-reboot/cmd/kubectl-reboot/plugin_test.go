@@ -1,0 +1,565 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"example.com/controllers/reboot"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var testTime = time.Date(2024, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// node returns a ready Node with annotations "name=value", of which the prefix is left out.
+func node(name string, annotations ...string) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": name[:1]}, Annotations: map[string]string{}},
+		Status: corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{BootID: fmt.Sprintf("%08d-2fa1-11d2-883f-0016d3cca427", len(name))},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+	for _, annotation := range annotations {
+		key, value, _ := strings.Cut(annotation, "=")
+		node.Annotations[reboot.Prefix+key] = value
+	}
+	return node
+}
+
+func cordoned(node *corev1.Node) *corev1.Node {
+	node.Spec.Unschedulable = true
+	return node
+}
+
+func notReady(node *corev1.Node) *corev1.Node {
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	return node
+}
+
+func before(d time.Duration) string { return testTime.Add(-d).Format(time.RFC3339) }
+
+// ledger returns a ledger in which a controller has published its flags.
+func ledger(namespace string, data ...string) *corev1.ConfigMap {
+	controller := controllerCommand()
+	flags, err := json.Marshal(publishedValues(controller.Flags()))
+	if err != nil {
+		panic(err)
+	}
+	configMap := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reboot-ledger"},
+		Data:       map[string]string{"flags": string(flags)},
+	}
+	for _, entry := range data {
+		key, value, _ := strings.Cut(entry, "=")
+		configMap.Data[key] = value
+	}
+	return configMap
+}
+
+// pod returns a Pod of a ReplicaSet.
+func pod(name, node string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: name, Labels: map[string]string{"app": name},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)}},
+	}, Spec: corev1.PodSpec{NodeName: node}}
+}
+
+// budget returns a PodDisruptionBudget that allows no disruption.
+func budget(app string) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: app},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+	}
+}
+
+// forbid answers a request as RBAC does.
+func forbid(action clienttesting.Action) (bool, runtime.Object, error) {
+	return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", errors.New("RBAC says no"))
+}
+
+// buffer may be read while a command writes to it.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// start runs a command against a client.
+func start(ctx context.Context, client kubernetes.Interface, stdout, stderr *buffer, args ...string) error {
+	root := &cobra.Command{
+		Use: "kubectl-reboot", SilenceErrors: true, SilenceUsage: true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl reboot"},
+	}
+	connect := func(*genericclioptions.ConfigFlags) (kubernetes.Interface, error) { return client, nil }
+	root.AddCommand(pluginCommands(connect, func() time.Time { return testTime })...)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
+}
+
+// run runs a command to its end.
+func run(t *testing.T, client kubernetes.Interface, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	var out, errOut buffer
+	err = start(t.Context(), client, &out, &errOut, args...)
+	return out.String(), errOut.String(), err
+}
+
+// fleet is a cluster with a Node in each phase.
+func fleet() []runtime.Object {
+	return []runtime.Object{
+		node("a", "last-attempt="+before(time.Hour)),
+		cordoned(node("b", "reboot-needed=new kernel", "admitted="+before(time.Minute), "since="+before(time.Minute))),
+		cordoned(node("c", "reboot-now=", "admitted="+before(time.Minute), "since="+before(10*time.Second))),
+		notReady(cordoned(node("d", "reboot-in-progress=99999999-2fa1-11d2-883f-0016d3cca427", "admitted="+before(time.Minute), "since="+before(20*time.Second)))),
+		node("e", "reboot-needed=", "failures=1", "last-attempt="+before(time.Minute)),
+		node("f", "reboot-needed="),
+		node("g"),
+		pod("web", "b"), budget("web"),
+	}
+}
+
+func TestStatusTable(t *testing.T) {
+	stdout, stderr, err := run(t, fake.NewClientset(append(fleet(), ledger("default"))...), "status")
+	require.NoError(t, err)
+	require.Empty(t, stderr)
+	require.Equal(t, `NODE   PHASE        SINCE       BOOT-BEFORE   BOOT-ID    WAITING FOR
+d      InProgress   20s ago     99999999      00000001   the machine to come back
+c      Approved     10s ago     <none>        00000001   the agent
+b      Draining     60s ago     <none>        00000001   Pod shop/web (PodDisruptionBudget web allows no disruption)
+f      Needed       <unknown>   <none>        00000001   a free slot
+e      Needed       60s ago     <none>        00000001   a free slot
+a      Idle         60m ago     <none>        00000001   <none>
+g      Idle         <none>      <none>        00000001   <none>
+`, stdout)
+}
+
+func TestStatusSelection(t *testing.T) {
+	client := fake.NewClientset(append(fleet(), ledger("default"))...)
+	const header = "NODE   PHASE    SINCE       BOOT-BEFORE   BOOT-ID    WAITING FOR\n"
+	const row = "f      Needed   <unknown>   <none>        00000001   a free slot\n"
+	for _, args := range [][]string{{"f"}, {"node/f"}, {"-l", "pool=f"}, {"f", "f"}} {
+		stdout, stderr, err := run(t, client, append([]string{"status"}, args...)...)
+		require.NoError(t, err)
+		require.Empty(t, stderr)
+		require.Equal(t, header+row, stdout)
+	}
+	stdout, _, err := run(t, client, "status", "f", "x", "y")
+	require.EqualError(t, err, "node \"x\" not found\nnode \"y\" not found")
+	require.Equal(t, header+row, stdout)
+	stdout, stderr, err := run(t, fake.NewClientset(), "status")
+	require.NoError(t, err)
+	require.Empty(t, stdout)
+	require.Equal(t, "The cluster has no Nodes.\n", stderr)
+}
+
+func TestStatusFormats(t *testing.T) {
+	client := fake.NewClientset(append(fleet(), ledger("default", "paused=true"))...)
+	stdout, stderr, err := run(t, client, "status", "b", "f", "-o", "json")
+	require.NoError(t, err)
+	require.Equal(t, "Reboots are paused by ConfigMap default/reboot-ledger; \"kubectl reboot resume\" resumes them.\n", stderr)
+	require.JSONEq(t, `{
+		"apiVersion": "reboot.controllers.example.com/v1", "kind": "NodeRebootStatusList", "paused": true,
+		"items": [
+			{"name": "b", "phase": "Draining", "since": "2024-11-20T11:59:00Z", "why": "new kernel", "bootID": "00000001-2fa1-11d2-883f-0016d3cca427",
+			 "ready": true, "unschedulable": true, "waitingFor": "Pod shop/web (PodDisruptionBudget web allows no disruption)"},
+			{"name": "f", "phase": "Needed", "bootID": "00000001-2fa1-11d2-883f-0016d3cca427",
+			 "ready": true, "unschedulable": false, "waitingFor": "kubectl reboot resume", "decision": "Paused", "queuePosition": 1}
+		]}`, stdout)
+
+	stdout, _, err = run(t, client, "status", "-o", `jsonpath={.items[*].phase}`)
+	require.NoError(t, err)
+	require.Equal(t, "InProgress Approved Draining Needed Needed Idle Idle", stdout)
+
+	stdout, _, err = run(t, client, "status", "g", "-o", "yaml")
+	require.NoError(t, err)
+	require.Equal(t, `apiVersion: reboot.controllers.example.com/v1
+items:
+- bootID: 00000001-2fa1-11d2-883f-0016d3cca427
+  name: g
+  phase: Idle
+  ready: true
+  unschedulable: false
+kind: NodeRebootStatusList
+paused: true
+`, stdout)
+
+	stdout, _, err = run(t, client, "status", "b", "-o", "wide")
+	require.NoError(t, err)
+	require.Equal(t, `NODE   PHASE      SINCE     BOOT-BEFORE   BOOT-ID    WAITING FOR                                                   READY   CORDONED   FAILURES   REASON
+b      Draining   60s ago   <none>        00000001   Pod shop/web (PodDisruptionBudget web allows no disruption)   true    true       0          new kernel
+`, stdout)
+
+	stdout, _, err = run(t, fake.NewClientset(), "status", "-o", "json")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"apiVersion": "reboot.controllers.example.com/v1", "kind": "NodeRebootStatusList", "items": []}`, stdout)
+}
+
+// Whoever may read nothing but Nodes still sees them.
+func TestStatusWithFewRights(t *testing.T) {
+	client := fake.NewClientset(append(fleet(), ledger("default", "paused=true"))...)
+	for _, resource := range []string{"configmaps", "pods", "events", "leases", "poddisruptionbudgets"} {
+		client.PrependReactor("*", resource, forbid)
+	}
+	stdout, stderr, err := run(t, client, "status")
+	require.NoError(t, err)
+	require.Equal(t, `Warning: look for the ledger reboot-ledger in all namespaces (--namespace names one): configmaps is forbidden: RBAC says no; cannot tell whether reboots are paused, nor what limits the controller has
+Warning: cannot tell which Pods are left: list the Pods of Node b: pods is forbidden: RBAC says no
+`, stderr)
+	require.Equal(t, `NODE   PHASE        SINCE       BOOT-BEFORE   BOOT-ID    WAITING FOR
+d      InProgress   20s ago     99999999      00000001   the machine to come back
+c      Approved     10s ago     <none>        00000001   the agent
+b      Draining     60s ago     <none>        00000001   its Pods to be evicted
+e      Needed       60s ago     <none>        00000001   the controller to admit it
+f      Needed       <unknown>   <none>        00000001   the controller to admit it
+a      Idle         60m ago     <none>        00000001   <none>
+g      Idle         <none>      <none>        00000001   <none>
+`, stdout)
+
+	client.PrependReactor("list", "nodes", forbid)
+	_, _, err = run(t, client, "status")
+	require.EqualError(t, err, "list the Nodes: nodes is forbidden: RBAC says no")
+}
+
+func TestWhy(t *testing.T) {
+	lease := func(renewed time.Duration) *coordinationv1.Lease {
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reboot-controller"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("c-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: testTime.Add(-renewed)}},
+		}
+	}
+	gaveUp := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e.1"}, Regarding: corev1.ObjectReference{Kind: "Node", Name: "e"},
+		Reason: "DrainTimeout", Note: "Not rebooted, and retried in 5m0s: Pod shop/web cannot be evicted", EventTime: metav1.MicroTime{Time: testTime.Add(-time.Minute)},
+	}
+	for _, test := range []struct {
+		name    string
+		objects []runtime.Object
+		args    []string
+		want    string
+		stderr  string
+	}{
+		{"idle", []runtime.Object{ledger("default")}, []string{"g"}, "Nobody has asked for a reboot of Node g; \"kubectl reboot request g\" does.\n", ""},
+		{"needed", []runtime.Object{ledger("default"), lease(time.Second)}, []string{"f"}, `Node f needs a reboot, but is not admitted now: 3 of 7 Nodes are unavailable; --max-unavailable is 1.
+Unavailable: b (Draining), c (Approved), d (InProgress).
+It is number 1 of the 2 Nodes that wait.
+`, ""},
+		{"with another limit", []runtime.Object{ledger("default"), lease(time.Second)}, []string{"f", "--max-unavailable", "50%"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
+It is number 1 of the 2 Nodes that wait.
+`, ""},
+		{"the controller is gone", []runtime.Object{ledger("default", `flags={"max-unavailable":"50%"}`), lease(time.Hour)}, []string{"f"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
+It is number 1 of the 2 Nodes that wait.
+No controller is running: c-1 last renewed Lease default/reboot-controller 60m ago.
+`, ""},
+		{"no controller so far", nil, []string{"f"}, `Node f needs a reboot and waits for the controller to admit it.
+There is no ledger reboot-ledger: no controller has run, or it has another --ledger or --namespace.
+`, ""},
+		{"unknown limits", []runtime.Object{ledger("default", "flags=null")}, []string{"f"}, `Node f needs a reboot and waits for the controller to admit it.
+The controller has not published its limits in the ledger; to take them into account, repeat its flags, such as --max-unavailable.
+`, ""},
+		{"given up", []runtime.Object{ledger("default", `flags={"max-unavailable":"50%"}`), gaveUp}, []string{"e"}, `Node e needs a reboot, but is not admitted now: 4 of 7 Nodes are unavailable; --max-unavailable is 50%.
+Unavailable: b (Draining), c (Approved), d (InProgress), f (next).
+It is number 2 of the 2 Nodes that wait.
+Its last attempt ended without a reboot.
+DrainTimeout, 60s ago: Not rebooted, and retried in 5m0s: Pod shop/web cannot be evicted
+`, ""},
+		{"drained", []runtime.Object{ledger("default")}, []string{"b"}, `Node b was admitted 60s ago and is being drained.
+The drain waits for Pod shop/web (PodDisruptionBudget web allows no disruption).
+At 2024-11-20T12:29:00Z, after --drain-timeout 30m, the controller gives up, uncordons it and retries later.
+`, ""},
+		{"in progress", []runtime.Object{ledger("default", `flags={"reboot-timeout":"10s"}`)}, []string{"d"}, `The reboot of Node d has been in progress since 2024-11-20T11:59:40Z (20s ago), and ends when its agent sees a boot ID other than "99999999-2fa1-11d2-883f-0016d3cca427".
+The Node is not ready: the machine is down, or still starting.
+That is longer than --reboot-timeout 10s: look at the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.
+`, ""},
+		{"flags of another version", []runtime.Object{ledger("default", `flags={"max-unavailable":"50%","unknown":"1","drain-timeout":"soon"}`)}, []string{"f"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
+It is number 1 of the 2 Nodes that wait.
+`, "Warning: the controller's --drain-timeout, which is \"soon\", is not understood here: time: invalid duration \"soon\"\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			stdout, stderr, err := run(t, fake.NewClientset(append(fleet(), test.objects...)...), append([]string{"why"}, test.args...)...)
+			require.NoError(t, err)
+			require.Equal(t, test.want, stdout)
+			require.Equal(t, test.stderr, stderr)
+		})
+	}
+}
+
+func TestPublishedFlagsComeBack(t *testing.T) {
+	controller := controllerCommand()
+	require.NoError(t, controller.Flags().Parse([]string{
+		"--max-unavailable=25%", "--node-selector=pool in (a,b)", "--reboot-days=mon,tue", "--start-time=22:00", "--end-time=04:00", "--time-zone=Europe/Berlin",
+		"--blocking-pods=critical", "--own-node=n1", "--drain-timeout=7m", "--delete-unmanaged-pods",
+	}))
+	values := publishedValues(controller.Flags())
+	flags := &controllerFlags{}
+	o := &observer{flags: flags, flagSet: flags.published(), warnings: t.Output(), warned: map[string]bool{}}
+	o.setFlags(values)
+	require.Empty(t, o.warned)
+	require.NoError(t, flags.parsePolicy())
+	require.Equal(t, "25%", flags.options.MaxUnavailable.String())
+	require.Equal(t, "pool in (a,b)", flags.options.Selector.String())
+	require.Equal(t, "critical", flags.options.BlockingPods.String())
+	require.Equal(t, []string{"mon", "tue"}, flags.days)
+	require.Equal(t, "n1", flags.options.OwnNode)
+	require.Equal(t, 7*time.Minute, flags.options.DrainTimeout)
+	require.True(t, flags.options.DeleteUnmanagedPods)
+	require.NotNil(t, flags.options.Window)
+	require.Equal(t, values, publishedValues(o.flagSet))
+}
+
+func TestRequestAndCancelPrint(t *testing.T) {
+	client := fake.NewClientset(fleet()...)
+	stdout, stderr, err := run(t, client, "request", "--all", "--reason", "new kernel")
+	require.NoError(t, err)
+	require.Empty(t, stderr)
+	require.Equal(t, `node/a reboot requested
+node/b reboot already in progress
+node/c reboot already in progress
+node/d reboot already in progress
+node/e reboot already requested
+node/f reboot already requested
+node/g reboot requested
+`, stdout)
+	stdout, _, err = run(t, client, "cancel", "b", "node/a", "d", "x", "g")
+	require.EqualError(t, err, "node \"d\": the reboot is in progress; it is too late to cancel it\nnode \"x\" not found")
+	require.Equal(t, `node/b reboot cancelled
+node/a reboot cancelled
+node/g reboot cancelled
+`, stdout)
+	stdout, _, err = run(t, client, "request", "-l", "pool in (a,g)")
+	require.NoError(t, err)
+	require.Equal(t, "node/a reboot requested\nnode/g reboot requested\n", stdout)
+
+	client.PrependReactor("patch", "nodes", forbid)
+	_, _, err = run(t, client, "cancel", "a")
+	require.EqualError(t, err, "change Node a: nodes is forbidden: RBAC says no")
+}
+
+func TestPauseAndResume(t *testing.T) {
+	const created = "Warning: no controller has used this ledger so far. It pauses only a controller with --namespace default and --ledger reboot-ledger.\n"
+	client := fake.NewClientset()
+	for _, step := range []struct{ command, stdout, stderr string }{
+		{"resume", "configmap/reboot-ledger in namespace default: does not exist, so reboots are not paused\n", ""},
+		{"pause", "configmap/reboot-ledger in namespace default: reboots paused\n", created},
+		{"pause", "configmap/reboot-ledger in namespace default: reboots already paused\n", ""},
+		{"resume", "configmap/reboot-ledger in namespace default: reboots resumed\n", ""},
+		{"resume", "configmap/reboot-ledger in namespace default: reboots are not paused\n", ""},
+	} {
+		stdout, stderr, err := run(t, client, step.command)
+		require.NoError(t, err)
+		require.Equal(t, step.stdout, stdout)
+		require.Equal(t, step.stderr, stderr)
+	}
+}
+
+// The ledger is that of the controller, in whatever namespace, and not a new one that would pause nothing.
+func TestPauseFindsTheLedger(t *testing.T) {
+	client := fake.NewClientset(ledger("reboot"), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "other"}})
+	stdout, stderr, err := run(t, client, "pause")
+	require.NoError(t, err)
+	require.Empty(t, stderr)
+	require.Equal(t, "configmap/reboot-ledger in namespace reboot: reboots paused\n", stdout)
+
+	stdout, _, err = run(t, client, "pause", "--namespace", "mine", "--ledger", "mine")
+	require.NoError(t, err)
+	require.Equal(t, "configmap/mine in namespace mine: reboots paused\n", stdout)
+
+	client = fake.NewClientset(ledger("two"), ledger("one"))
+	_, _, err = run(t, client, "pause")
+	require.EqualError(t, err, "there is a ledger reboot-ledger in each of the namespaces one, two; choose one with --namespace")
+	_, stderr, err = run(t, client, "status")
+	require.NoError(t, err)
+	require.Contains(t, stderr, "Warning: there is a ledger reboot-ledger in each of the namespaces one, two; choose one with --namespace; cannot tell")
+
+	client.PrependReactor("*", "configmaps", forbid)
+	_, _, err = run(t, client, "pause", "--namespace", "one")
+	require.EqualError(t, err, "read the ledger: configmaps is forbidden: RBAC says no")
+}
+
+func TestWrongInput(t *testing.T) {
+	client := fake.NewClientset(append(fleet(), ledger("default"))...)
+	for _, test := range []struct{ args, want string }{
+		{"why", `"kubectl reboot why" is about one Node: kubectl reboot why NODE`},
+		{"why a b", `"kubectl reboot why" is about one Node: kubectl reboot why NODE`},
+		{"why x", `node "x" not found`},
+		{"why f --max-unavailable 0", `--max-unavailable: "0" would never let a Node reboot; it must be at least 1. To pause all reboots, use "kubectl reboot pause"`},
+		{"why f --max-unavailable 150%", `--max-unavailable: "150%" is more than all Nodes; it must be at most 100%`},
+		{"why f --blocking-pods a=", ""}, // an empty value is one
+		{"why f --blocking-pods =", `--blocking-pods: found '=', expected: !, identifier, or 'end of string'`},
+		{"status x", `node "x" not found`},
+		{"status a -l pool=a", "names of Nodes and --selector exclude each other"},
+		{"status -l pool=none", "no Node matches --selector pool=none"},
+		{"status -l !", "--selector: unable to parse requirement: found '', expected: identifier"},
+		{"status a/b", `"a/b" is not the name of a Node`},
+		{"status -o xml", `--output is "xml"; it must be wide, json, yaml, jsonpath=... or go-template=...`},
+		{"status -o jsonpath={", "--output: error parsing jsonpath {, unclosed action"},
+		{"request", `no Node is selected; name one, as in "kubectl reboot request NODE", or use --selector or --all`},
+		{"cancel", `no Node is selected; name one, as in "kubectl reboot cancel NODE", or use --selector or --all`},
+		{"request -l pool=none", "no Node matches --selector pool=none"},
+		{"request --selector=", "--selector is empty, which would select all Nodes; use --all if you mean that"},
+		{"request a --all", "--all excludes names of Nodes and --selector"},
+		{"request a --selector pool=a", "names of Nodes and --selector exclude each other"},
+		{"request x", `node "x" not found`},
+		{"cancel d", `node "d": the reboot is in progress; it is too late to cancel it`},
+		{"pause b", `"kubectl reboot pause" takes no arguments, and is about all Nodes; "kubectl reboot cancel b" is about one`},
+		{"resume b", `"kubectl reboot resume" takes no arguments, and is about all Nodes; "kubectl reboot request b" is about one`},
+		{"drain", `unknown command "drain" for "kubectl reboot"`},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			client.ClearActions()
+			_, _, err := run(t, client, strings.Fields(test.args)...)
+			if test.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, test.want)
+			for _, action := range client.Actions() {
+				require.Contains(t, []string{"get", "list"}, action.GetVerb())
+			}
+		})
+	}
+}
+
+// eventually waits for a condition that an informer brings about.
+func eventually(t *testing.T, condition func() bool, output fmt.Stringer) {
+	t.Helper()
+	for range 3000 {
+		if condition() {
+			return
+		}
+		select {
+		case <-t.Context().Done():
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	require.FailNow(t, "the output does not come", output.String())
+}
+
+func TestStatusWatch(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	web := pod("web", "b")
+	client := fake.NewClientset(node("a"), node("b"), ledger("default"), web)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stdout, stderr buffer
+	ended := make(chan error, 1)
+	go func() { ended <- start(ctx, client, &stdout, &stderr, "status", "--watch") }()
+
+	want := `NODE   PHASE   SINCE    BOOT-BEFORE   BOOT-ID    WAITING FOR
+a      Idle    <none>   <none>        00000001   <none>
+b      Idle    <none>   <none>        00000001   <none>
+`
+	expect := func(rows string) {
+		t.Helper()
+		want += rows
+		eventually(t, func() bool { return stdout.String() == want }, &stdout)
+	}
+	expect("")
+	// A watch of the fake clientset has no events from before it began.
+	watched := func(resource string, times int) {
+		t.Helper()
+		eventually(t, func() bool {
+			watches := 0
+			for _, action := range client.Actions() {
+				if action.GetVerb() == "watch" && action.GetResource().Resource == resource {
+					watches++
+				}
+			}
+			return watches >= times
+		}, &stdout)
+	}
+	watched("nodes", 1)
+	watched("configmaps", 1)
+	update := func(n *corev1.Node) {
+		t.Helper()
+		_, err := client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
+	update(node("b", "reboot-needed=")) // now, which is after testTime
+	expect("b      Needed   0s ago   <none>        00000001   the controller to admit it\n")
+
+	_, _, err := reboot.SetPaused(ctx, client, "default", "reboot-ledger", true)
+	require.NoError(t, err)
+	expect("b      Needed   0s ago   <none>        00000001   kubectl reboot resume\n")
+	require.Equal(t, "Reboots are paused by ConfigMap default/reboot-ledger; \"kubectl reboot resume\" resumes them.\n", stderr.String())
+
+	update(cordoned(node("b", "reboot-needed=", "admitted="+before(0), "since="+before(0))))
+	expect("b      Draining   0s ago   <none>        00000001   its Pods to be evicted\n" +
+		"b      Draining   0s ago   <none>        00000001   Pod shop/web\n")
+	watched("pods", 1)
+	require.NoError(t, client.CoreV1().Pods("shop").Delete(ctx, "web", metav1.DeleteOptions{}))
+	expect("b      Draining   0s ago   <none>        00000001   the controller to approve the reboot\n")
+
+	update(notReady(cordoned(node("b", "reboot-in-progress=99999999-2fa1-11d2-883f-0016d3cca427", "admitted="+before(0), "since="+before(0)))))
+	expect("b      InProgress   0s ago   99999999      00000001   the machine to come back\n")
+	heartbeat := notReady(cordoned(node("b", "reboot-in-progress=99999999-2fa1-11d2-883f-0016d3cca427", "admitted="+before(0), "since="+before(0))))
+	heartbeat.Status.Conditions[0].Message = "changes nothing"
+	update(heartbeat)
+	require.NoError(t, client.CoreV1().Nodes().Delete(ctx, "a", metav1.DeleteOptions{}))
+	expect("a      Deleted      <none>   <none>        <none>     <none>\n")
+
+	cancel()
+	require.NoError(t, <-ended)
+	require.Equal(t, want, stdout.String())
+}
+
+func TestStatusWatchAsJSON(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stdout, stderr buffer
+	ended := make(chan error, 1)
+	go func() {
+		ended <- start(ctx, fake.NewClientset(node("a"), node("b")), &stdout, &stderr, "status", "-w", "-o", "json")
+	}()
+	eventually(t, func() bool { return strings.Count(stdout.String(), "\n}\n") == 2 }, &stdout)
+	cancel()
+	require.NoError(t, <-ended)
+	decoder := json.NewDecoder(strings.NewReader(stdout.String()))
+	for _, name := range []string{"a", "b"} {
+		var document map[string]any
+		require.NoError(t, decoder.Decode(&document))
+		require.Equal(t, map[string]any{
+			"apiVersion": "reboot.controllers.example.com/v1", "kind": "NodeRebootStatus", "name": name, "phase": "Idle",
+			"bootID": "00000001-2fa1-11d2-883f-0016d3cca427", "ready": true, "unschedulable": false,
+		}, document)
+	}
+}
