@@ -204,6 +204,12 @@ func annotated(node *corev1.Node, annotation string) (last time.Time) {
 	return last
 }
 
+// Differ reports whether two versions of a Node may differ in their status. Most do not: they are heartbeats of the kubelet.
+func Differ(old, node *corev1.Node) bool {
+	return concerns(old, node) || old.Status.NodeInfo.BootID != node.Status.NodeInfo.BootID ||
+		(old.DeletionTimestamp == nil) != (node.DeletionTimestamp == nil)
+}
+
 // failures returns the number of attempts in a row that ended without a reboot.
 func failures(node *corev1.Node) int {
 	n, err := strconv.Atoi(node.Annotations[FailuresAnnotation])

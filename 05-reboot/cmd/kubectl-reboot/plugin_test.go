@@ -522,8 +522,7 @@ b      Idle    <none>   <none>        00000001   <none>
 	require.Equal(t, "Reboots are paused by ConfigMap default/reboot-ledger; \"kubectl reboot resume\" resumes them.\n", stderr.String())
 
 	update(cordoned(node("b", "reboot-needed=", "admitted="+before(0), "since="+before(0))))
-	expect("b      Draining   0s ago   <none>        00000001   its Pods to be evicted\n" +
-		"b      Draining   0s ago   <none>        00000001   Pod shop/web\n")
+	expect("b      Draining   0s ago   <none>        00000001   Pod shop/web\n")
 	watched("pods", 1)
 	require.NoError(t, client.CoreV1().Pods("shop").Delete(ctx, "web", metav1.DeleteOptions{}))
 	expect("b      Draining   0s ago   <none>        00000001   the controller to approve the reboot\n")

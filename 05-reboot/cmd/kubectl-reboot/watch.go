@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -21,7 +22,7 @@ import (
 // watches the Nodes, the ledger, the Pods that forbid reboots, and the Pods of the selected Nodes that are being drained.
 func (o *observer) watch(ctx context.Context, selected func(*corev1.Node) bool, changed func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watch{observer: o, updates: make(chan func()), drains: map[string]func(){}}
+	w := &watch{observer: o, updates: make(chan func() bool), drains: map[string]func(){}}
 	defer w.informers.Wait()
 	defer cancel()
 	if err := w.watchNodes(ctx); err != nil {
@@ -37,17 +38,22 @@ func (o *observer) watch(ctx context.Context, selected func(*corev1.Node) bool, 
 			return err
 		}
 	}
+	if err := w.watchDrains(ctx, selected); err != nil {
+		return err
+	}
 	for {
-		if err := w.watchDrains(ctx, selected); err != nil {
-			return err
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case update := <-w.updates:
-			update()
+			if !update() {
+				continue
+			}
+			if err := w.watchDrains(ctx, selected); err != nil {
+				return err
+			}
 			if ctx.Err() != nil {
-				return nil
+				return nil // whatever failed, failed because of that
 			}
 			if err := changed(); err != nil {
 				return err
@@ -56,16 +62,17 @@ func (o *observer) watch(ctx context.Context, selected func(*corev1.Node) bool, 
 	}
 }
 
-// watch is the state of observer.watch. Its goroutine alone uses the observer: informers hand it updates.
+// watch is the state of observer.watch. Its goroutine alone uses the observer: informers hand it updates, which report whether
+// they have changed the view.
 type watch struct {
 	*observer
-	updates   chan func()
+	updates   chan func() bool
 	informers sync.WaitGroup
 	drains    map[string]func() // each ends the watch of a Node's Pods
 }
 
 // update lets the goroutine of the watch call f, and returns when it is about to.
-func (w *watch) update(ctx context.Context, f func()) {
+func (w *watch) update(ctx context.Context, f func() bool) {
 	select {
 	case w.updates <- f:
 	case <-ctx.Done():
@@ -74,16 +81,16 @@ func (w *watch) update(ctx context.Context, f func()) {
 
 // start starts a factory's informer, which gives its events to handle, on the goroutine of the watch: object is the one after
 // the event, and nil if it was deleted.
-func (w *watch) start(ctx context.Context, factory informers.SharedInformerFactory, informer cache.SharedIndexInformer, handle func(name string, object any)) error {
+func (w *watch) start(ctx context.Context, factory informers.SharedInformerFactory, informer cache.SharedIndexInformer, handle func(name string, object any) bool) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { w.update(ctx, func() { handle(object.(metav1.Object).GetName(), object) }) },
-		UpdateFunc: func(_, object any) { w.update(ctx, func() { handle(object.(metav1.Object).GetName(), object) }) },
+		AddFunc:    func(object any) { w.update(ctx, func() bool { return handle(object.(metav1.Object).GetName(), object) }) },
+		UpdateFunc: func(_, object any) { w.update(ctx, func() bool { return handle(object.(metav1.Object).GetName(), object) }) },
 		DeleteFunc: func(object any) {
 			name, err := cache.DeletionHandlingObjectToName(object)
 			if err != nil {
 				return
 			}
-			w.update(ctx, func() { handle(name.Name, nil) })
+			w.update(ctx, func() bool { return handle(name.Name, nil) })
 		},
 	})
 	if err != nil {
@@ -92,7 +99,10 @@ func (w *watch) start(ctx context.Context, factory informers.SharedInformerFacto
 	// The reflector repeats a request that fails. To say so once is enough.
 	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil {
-			w.update(ctx, func() { w.warn("the watch was interrupted, and is retried: %v", err) })
+			w.update(ctx, func() bool {
+				w.warn("a watch was interrupted, and is retried: %v", err)
+				return false
+			})
 		}
 	})
 	if err != nil {
@@ -110,17 +120,22 @@ func (w *watch) watchNodes(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	informer := factory.Core().V1().Nodes().Informer()
 	version := informer.GetStore().LastStoreSyncResourceVersion
-	err := w.start(ctx, factory, informer, func(name string, object any) {
+	err := w.start(ctx, factory, informer, func(name string, object any) bool {
 		i := slices.IndexFunc(w.view.Nodes, func(node *corev1.Node) bool { return node.Name == name })
 		switch node, exists := object.(*corev1.Node); {
 		case exists && i >= 0:
+			old := w.view.Nodes[i]
 			w.view.Nodes[i] = node
+			if !reboot.Differ(old, node) { // a heartbeat, or one that was listed before
+				return false
+			}
 		case exists:
 			w.view.Nodes = append(w.view.Nodes, node)
 		case i >= 0:
 			w.view.Nodes = slices.Delete(w.view.Nodes, i, i+1)
 		}
 		w.refresh(version())
+		return true
 	})
 	if err != nil {
 		return err
@@ -130,12 +145,13 @@ func (w *watch) watchNodes(ctx context.Context) error {
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			return
 		}
-		w.update(ctx, func() {
+		w.update(ctx, func() bool {
 			w.view.Nodes = slices.DeleteFunc(w.view.Nodes, func(node *corev1.Node) bool {
 				_, exists, err := informer.GetStore().GetByKey(node.Name)
 				return err == nil && !exists
 			})
 			w.refresh(version())
+			return true
 		})
 	})
 	return nil
@@ -150,9 +166,9 @@ func (w *watch) refresh(nodesVersion string) {
 
 func (w *watch) watchLedger(ctx context.Context, namespace, name string) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithNamespace(namespace), only(metav1.ObjectNameField, name))
-	return w.start(ctx, factory, factory.Core().V1().ConfigMaps().Informer(), func(changed string, object any) {
+	return w.start(ctx, factory, factory.Core().V1().ConfigMaps().Informer(), func(changed string, object any) bool {
 		if changed != name {
-			return
+			return false
 		}
 		before := w.pausedLine()
 		w.settings = nil
@@ -167,6 +183,7 @@ func (w *watch) watchLedger(ctx context.Context, namespace, name string) error {
 		default:
 			fmt.Fprintln(w.warnings, after)
 		}
+		return true
 	})
 }
 
@@ -175,11 +192,14 @@ func (w *watch) watchBlockers(ctx context.Context, selector labels.Selector) err
 		list.LabelSelector = selector.String()
 	}))
 	lister := factory.Core().V1().Pods().Lister()
-	return w.start(ctx, factory, factory.Core().V1().Pods().Informer(), func(string, any) {
+	return w.start(ctx, factory, factory.Core().V1().Pods().Informer(), func(string, any) bool {
 		pods, err := lister.List(labels.Everything())
-		if err == nil {
-			w.view.Blockers = reboot.Blockers(pods)
+		if err != nil {
+			return false
 		}
+		before := w.view.Blockers
+		w.view.Blockers = reboot.Blockers(pods)
+		return !maps.Equal(before, w.view.Blockers)
 	})
 }
 
@@ -206,11 +226,14 @@ func (w *watch) watchDrains(ctx context.Context, selected func(*corev1.Node) boo
 		podsCtx, cancel := context.WithCancel(ctx)
 		w.drains[name] = cancel
 		factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, only("spec.nodeName", name))
-		errs = append(errs, w.start(podsCtx, factory, factory.Core().V1().Pods().Informer(), func(string, any) {
-			if podsCtx.Err() == nil {
-				w.observeDrain(podsCtx, name)
+		errs = append(errs, w.start(podsCtx, factory, factory.Core().V1().Pods().Informer(), func(string, any) bool {
+			if podsCtx.Err() != nil {
+				return false
 			}
+			w.observeDrain(podsCtx, name)
+			return true
 		}))
+		w.observeDrain(podsCtx, name) // a Node without Pods has no events
 	}
 	return errors.Join(errs...)
 }
