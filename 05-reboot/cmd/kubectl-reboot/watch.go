@@ -83,8 +83,12 @@ func (w *watch) update(ctx context.Context, f func() bool) {
 // the event, and nil if it was deleted.
 func (w *watch) start(ctx context.Context, factory informers.SharedInformerFactory, informer cache.SharedIndexInformer, handle func(name string, object any) bool) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { w.update(ctx, func() bool { return handle(object.(metav1.Object).GetName(), object) }) },
-		UpdateFunc: func(_, object any) { w.update(ctx, func() bool { return handle(object.(metav1.Object).GetName(), object) }) },
+		AddFunc: func(object any) {
+			w.update(ctx, func() bool { return handle(object.(metav1.Object).GetName(), object) })
+		},
+		UpdateFunc: func(_, object any) {
+			w.update(ctx, func() bool { return handle(object.(metav1.Object).GetName(), object) })
+		},
 		DeleteFunc: func(object any) {
 			name, err := cache.DeletionHandlingObjectToName(object)
 			if err != nil {
