@@ -428,7 +428,7 @@ func TestWrongInput(t *testing.T) {
 		{"status -l pool=none", "no Node matches --selector pool=none"},
 		{"status -l !", "--selector: unable to parse requirement: found '', expected: identifier"},
 		{"status a/b", `"a/b" is not the name of a Node`},
-		{"status -o xml", `--output is "xml"; it must be wide, json, yaml, jsonpath=... or go-template=...`},
+		{"status -o xml", `--output is "xml"; it must be jsonpath=..., go-template=..., wide, json or yaml`},
 		{"status -o jsonpath={", "--output: error parsing jsonpath {, unclosed action"},
 		{"request", `no Node is selected; name one, as in "kubectl reboot request NODE", or use --selector or --all`},
 		{"cancel", `no Node is selected; name one, as in "kubectl reboot cancel NODE", or use --selector or --all`},

@@ -123,7 +123,7 @@ func (s *statusOptions) printer(w io.Writer) (*printer, error) {
 		p, err = genericclioptions.NewKubeTemplatePrintFlags().ToPrinter(s.output)
 	}
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return nil, fmt.Errorf("--output is %q; it must be wide, json, yaml, jsonpath=... or go-template=...", s.output)
+		return nil, fmt.Errorf("--output is %q; it must be jsonpath=..., go-template=..., wide, json or yaml", s.output)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--output: %w", err)
