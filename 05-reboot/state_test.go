@@ -161,6 +161,12 @@ func actions(t *testing.T) []action {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	return []action{
 		edit("requests a reboot", newChange().set(NeededAnnotation, "")),
+		{"administrator", "writes reboot-now on a Node that is not admitted", func(_ *testing.T, node *corev1.Node) *corev1.Node {
+			if PhaseOf(node).holdsSlot() {
+				return node.DeepCopy()
+			}
+			return apply(node, newChange().set(NowAnnotation, ""))
+		}},
 		edit("removes reboot-needed", newChange().remove(NeededAnnotation)),
 		edit("removes reboot-now", newChange().remove(NowAnnotation)),
 		edit("removes reboot-in-progress", newChange().remove(InProgressAnnotation)),

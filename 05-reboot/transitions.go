@@ -15,7 +15,7 @@ import (
 // startDrain moves a Node that is in the ledger from Needed to Draining.
 func (c *Controller) startDrain(ctx context.Context, node *corev1.Node) error {
 	now := formatTime(time.Now())
-	change := newChange().set(AdmittedAnnotation, now).set(SinceAnnotation, now)
+	change := newChange().remove(NowAnnotation).set(AdmittedAnnotation, now).set(SinceAnnotation, now)
 	if !node.Spec.Unschedulable {
 		change = change.set(CordonedAnnotation, "true")
 		change.unschedulable = new(true)
