@@ -30,6 +30,7 @@ type controllerFlags struct {
 	days                         []string
 	start, end, zone             string
 	leaseDuration                time.Duration
+	values                       map[string]string // of the flags that the ledger publishes
 }
 
 func controllerCommand() *cobra.Command {
@@ -38,7 +39,10 @@ func controllerCommand() *cobra.Command {
 		Use:   "controller",
 		Short: "Run the controller, which decides who may reboot and drains Nodes",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.values = publishedValues(cmd.Flags())
+			return f.run(cmd.Context())
+		},
 	}
 	f.addFlags(cmd)
 	f.addPolicyFlags(cmd)
@@ -139,10 +143,19 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	}
 	return f.serve(ctx, controller.Readyz, []prometheus.Collector{controller.Metrics()}, func(ctx context.Context) error {
 		if f.leaseDuration == 0 {
-			return controller.Run(ctx)
+			return f.publishAndRun(ctx, client, controller)
 		}
 		return f.lead(ctx, client, controller)
 	})
+}
+
+// publishAndRun writes the limits of this controller where "kubectl reboot" finds them, and runs it. That is one request, and
+// a write only if they have changed. The controller does not need them there.
+func (f *controllerFlags) publishAndRun(ctx context.Context, client kubernetes.Interface, controller *reboot.Controller) error {
+	if err := reboot.PublishFlags(ctx, client, f.options.Namespace, f.options.Ledger, f.values); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot publish the flags, so the plugin does not know the limits")
+	}
+	return controller.Run(ctx)
 }
 
 // lead runs the controller while it holds the Lease. It returns when ctx is cancelled, or with an error when the Lease is
@@ -173,7 +186,7 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 				work, cancel := context.WithCancel(leading)
 				defer cancel()
 				defer context.AfterFunc(ctx, cancel)()
-				runErr = controller.Run(work)
+				runErr = f.publishAndRun(work, client, controller)
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(identity string) {
