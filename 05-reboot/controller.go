@@ -66,7 +66,7 @@ func New(ctx context.Context, client kubernetes.Interface, options Options) (*Co
 		Options: options,
 		client:  client,
 		nodes:   nodeFactory.Core().V1().Nodes(),
-		drainer: newDrainer(client, options.DeleteUnmanagedPods),
+		drainer: newDrainer(client, options.DeleteUnmanagedPods, options.OwnPod),
 		factory: []informers.SharedInformerFactory{nodeFactory, ledgerFactory},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](options.Backoff, options.MaxBackoff),
@@ -221,6 +221,9 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 		return 0, err
 	}
 	admitted := ledger.settle(nodes, cacheVersion)
+	if ledger.paused {
+		admitted = nil
+	}
 	again, any := c.decide(State{Nodes: nodes, Slots: ledger.names(), Paused: ledger.paused}, func(node *corev1.Node) {
 		ledger.slots[node.Name] = node.ResourceVersion
 		admitted = append(admitted, node)

@@ -42,7 +42,7 @@ func TestRebootsNodesOneAfterAnother(t *testing.T) {
 // A1: the budget holds although the cache does not show what has just been admitted.
 func TestTheBudgetHoldsWithALateWatch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.options.MaxUnavailable, w.options.Workers, w.most = intstr.FromInt(3), 8, 3
+		w.options.MaxUnavailable, w.options.Workers, w.most = intstr.FromInt32(3), 8, 3
 		w.addMachines(50)
 		w.startController(5 * time.Second)
 		w.request(w.names()...)
@@ -54,7 +54,7 @@ func TestTheBudgetHoldsWithALateWatch(t *testing.T) {
 // A11: two controllers both believe that they lead, one of them with an old cache.
 func TestTheBudgetHoldsWithTwoControllers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.options.MaxUnavailable, w.most = intstr.FromInt(2), 2
+		w.options.MaxUnavailable, w.most = intstr.FromInt32(2), 2
 		w.addMachines(20)
 		w.startController(0)
 		w.startController(20 * time.Second)
@@ -251,5 +251,20 @@ func TestPause(t *testing.T) {
 		advance(time.Hour)
 		w.requireDone(1, "node-00")
 		require.Equal(t, Needed, PhaseOf(w.node("node-01")))
+	})
+}
+
+// A14: on a cluster with one Node, the controller must not evict itself: nobody would end the drain.
+func TestItsOwnPodIsNotEvicted(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.options.OwnPod = "shop/controller"
+		w.addMachines(1)
+		w.addPod("controller", "node-00")
+		w.addPod("web", "node-00")
+		w.startController(0)
+		w.request("node-00")
+		advance(5 * time.Minute)
+		w.requireDone(1, "node-00")
+		require.Equal(t, []string{"controller"}, w.pods("node-00"))
 	})
 }

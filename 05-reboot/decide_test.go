@@ -37,7 +37,7 @@ func ready(status corev1.ConditionStatus) property {
 	}
 }
 
-func annotated(annotation, value string) property {
+func withAnnotation(annotation, value string) property {
 	return func(node *corev1.Node) { metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotation, value) }
 }
 
@@ -64,16 +64,16 @@ func without(conditions ...corev1.NodeConditionType) property {
 var (
 	notReady     = ready(corev1.ConditionFalse)
 	unknownReady = ready(corev1.ConditionUnknown)
-	needed       = annotated(NeededAnnotation, "")
-	draining     = all(needed, annotated(AdmittedAnnotation, formatTime(monday)))
-	approved     = all(annotated(NowAnnotation, ""), annotated(AdmittedAnnotation, formatTime(monday)))
-	inProgress   = all(annotated(InProgressAnnotation, "boot-1"), annotated(AdmittedAnnotation, formatTime(monday)))
-	cancelled    = annotated(AdmittedAnnotation, formatTime(monday))
+	needed       = withAnnotation(NeededAnnotation, "")
+	draining     = all(needed, withAnnotation(AdmittedAnnotation, formatTime(monday)))
+	approved     = all(withAnnotation(NowAnnotation, ""), withAnnotation(AdmittedAnnotation, formatTime(monday)))
+	inProgress   = all(withAnnotation(InProgressAnnotation, "boot-1"), withAnnotation(AdmittedAnnotation, formatTime(monday)))
+	cancelled    = withAnnotation(AdmittedAnnotation, formatTime(monday))
 	deleted      = property(func(node *corev1.Node) { node.DeletionTimestamp = new(metav1.NewTime(monday)) })
 )
 
 func lastAttempt(before time.Duration) property {
-	return annotated(LastAttemptAnnotation, formatTime(monday.Add(-before)))
+	return withAnnotation(LastAttemptAnnotation, formatTime(monday.Add(-before)))
 }
 
 func zone(name string) property { return labelled(zoneLabel, name) }
@@ -151,10 +151,10 @@ func TestDecide(t *testing.T) {
 		},
 		"a Node that is being deleted":      {[]*corev1.Node{newNode("a", needed, deleted), newNode("b", needed)}, nil, []string{"b Admitted"}},
 		"a Node in the ledger":              {[]*corev1.Node{newNode("a", needed), newNode("b", needed)}, both(slots("a"), most("2")), []string{"b Admitted"}},
-		"a value that nobody expects":       {[]*corev1.Node{newNode("a", annotated(NeededAnnotation, "\x00no\nthanks"))}, nil, []string{"a Admitted"}},
-		"times that are none":               {[]*corev1.Node{newNode("a", needed, annotated(LastAttemptAnnotation, "soon"), annotated(RetryAfterAnnotation, "never"))}, nil, []string{"a Admitted"}},
-		"annotations that nobody knows":     {[]*corev1.Node{newNode("a", annotated(Prefix+"reboot", "yes"))}, nil, []string{}},
-		"reboot-now without an admission":   {[]*corev1.Node{newNode("a", annotated(NowAnnotation, "")), newNode("b", needed, annotated(NowAnnotation, ""))}, nil, []string{"b Admitted"}},
+		"a value that nobody expects":       {[]*corev1.Node{newNode("a", withAnnotation(NeededAnnotation, "\x00no\nthanks"))}, nil, []string{"a Admitted"}},
+		"times that are none":               {[]*corev1.Node{newNode("a", needed, withAnnotation(LastAttemptAnnotation, "soon"), withAnnotation(RetryAfterAnnotation, "never"))}, nil, []string{"a Admitted"}},
+		"annotations that nobody knows":     {[]*corev1.Node{newNode("a", withAnnotation(Prefix+"reboot", "yes"))}, nil, []string{}},
+		"reboot-now without an admission":   {[]*corev1.Node{newNode("a", withAnnotation(NowAnnotation, "")), newNode("b", needed, withAnnotation(NowAnnotation, ""))}, nil, []string{"b Admitted"}},
 		"a request for the one in progress": {[]*corev1.Node{newNode("a", inProgress, needed)}, most("2"), []string{}},
 
 		// The reasons that come before the budget, and which of two is given.
@@ -169,11 +169,11 @@ func TestDecide(t *testing.T) {
 			both(nights, func(s *State, _ *Policy) { s.Now = monday.Add(12 * time.Hour) }), []string{"a Admitted"},
 		},
 		"an attempt failed a moment ago": {
-			[]*corev1.Node{newNode("a", needed, annotated(RetryAfterAnnotation, formatTime(monday.Add(time.Second)))), newNode("b", needed)},
+			[]*corev1.Node{newNode("a", needed, withAnnotation(RetryAfterAnnotation, formatTime(monday.Add(time.Second)))), newNode("b", needed)},
 			nil, []string{"a RetryLater", "b Admitted"},
 		},
 		"the time to retry has come": {
-			[]*corev1.Node{newNode("a", needed, annotated(RetryAfterAnnotation, formatTime(monday)))}, nil, []string{"a Admitted"},
+			[]*corev1.Node{newNode("a", needed, withAnnotation(RetryAfterAnnotation, formatTime(monday)))}, nil, []string{"a Admitted"},
 		},
 		"blocked by a Pod": {
 			[]*corev1.Node{newNode("a", needed), newNode("b", needed)},
@@ -188,10 +188,10 @@ func TestDecide(t *testing.T) {
 			[]*corev1.Node{newNode("a", needed)}, both(nights, func(s *State, _ *Policy) { s.Paused = true }), []string{"a Paused"},
 		},
 		"outside a window, and an attempt failed": {
-			[]*corev1.Node{newNode("a", needed, annotated(RetryAfterAnnotation, formatTime(monday.Add(time.Second))))}, nights, []string{"a OutsideWindow"},
+			[]*corev1.Node{newNode("a", needed, withAnnotation(RetryAfterAnnotation, formatTime(monday.Add(time.Second))))}, nights, []string{"a OutsideWindow"},
 		},
 		"an attempt failed, and blocked": {
-			[]*corev1.Node{newNode("a", needed, annotated(RetryAfterAnnotation, formatTime(monday.Add(time.Second))))},
+			[]*corev1.Node{newNode("a", needed, withAnnotation(RetryAfterAnnotation, formatTime(monday.Add(time.Second))))},
 			func(s *State, _ *Policy) { s.Blockers = map[string]string{"a": "shop/migration"} }, []string{"a RetryLater"},
 		},
 		"blocked, and the budget is full": {
@@ -210,7 +210,7 @@ func TestDecide(t *testing.T) {
 		"another is Approved":                   {[]*corev1.Node{newNode("a", needed), newNode("b", approved)}, nil, []string{"a BudgetFull"}},
 		"another is InProgress":                 {[]*corev1.Node{newNode("a", needed), newNode("b", inProgress)}, nil, []string{"a BudgetFull"}},
 		"another is Cancelled":                  {[]*corev1.Node{newNode("a", needed), newNode("b", cancelled)}, nil, []string{"a BudgetFull"}},
-		"another is InProgress without a value": {[]*corev1.Node{newNode("a", needed), newNode("b", annotated(InProgressAnnotation, ""))}, nil, []string{"a BudgetFull"}},
+		"another is InProgress without a value": {[]*corev1.Node{newNode("a", needed), newNode("b", withAnnotation(InProgressAnnotation, ""))}, nil, []string{"a BudgetFull"}},
 		"another is being deleted, and InProgress": {
 			[]*corev1.Node{newNode("a", needed), newNode("b", inProgress, deleted)}, nil, []string{"a BudgetFull"},
 		},
@@ -366,7 +366,7 @@ func TestDecisionsExplainThemselves(t *testing.T) {
 		},
 		"after a failure": {
 			newNode("b"), func(s *State, _ *Policy) {
-				s.Nodes[0] = newNode("a", needed, zone("1"), annotated(RetryAfterAnnotation, formatTime(retry)))
+				s.Nodes[0] = newNode("a", needed, zone("1"), withAnnotation(RetryAfterAnnotation, formatTime(retry)))
 			},
 			Decision{Reason: RetryLater, Message: "the last attempt failed; the next one is due at 2026-01-05T12:10:00Z", Again: retry},
 		},

@@ -29,13 +29,16 @@ type drainer struct {
 	client kubernetes.Interface
 	// deleteUnmanaged also evicts Pods that nothing will create again.
 	deleteUnmanaged bool
+	// ownPod is the Pod that this process runs in, as namespace/name; "" if unknown. It is not evicted: if no other Node can
+	// take it, nobody would be left to end the drain. It is stopped with the machine.
+	ownPod string
 
 	mu      sync.Mutex
 	evicted map[types.UID]time.Time // when each Pod was last asked to go
 }
 
-func newDrainer(client kubernetes.Interface, deleteUnmanaged bool) *drainer {
-	return &drainer{client: client, deleteUnmanaged: deleteUnmanaged, evicted: map[types.UID]time.Time{}}
+func newDrainer(client kubernetes.Interface, deleteUnmanaged bool, ownPod string) *drainer {
+	return &drainer{client: client, deleteUnmanaged: deleteUnmanaged, ownPod: ownPod, evicted: map[types.UID]time.Time{}}
 }
 
 // step evicts the Pods that are still on a Node. It returns what the drain is waiting for, in a sentence, and when to call
@@ -47,7 +50,13 @@ func (d *drainer) step(ctx context.Context, node string) (waiting string, again 
 		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
 		// Nobody reports the end of a Pod on a machine that is off.
 		SkipWaitForDeleteTimeoutSeconds: 60,
-		Out:                             io.Discard, ErrOut: io.Discard,
+		AdditionalFilters: []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
+			if pod.Namespace+"/"+pod.Name == d.ownPod {
+				return drain.MakePodDeleteStatusSkip()
+			}
+			return drain.MakePodDeleteStatusOkay()
+		}},
+		Out: io.Discard, ErrOut: io.Discard,
 	}
 	list, errs := helper.GetPodsForDeletion(node)
 	if list == nil {

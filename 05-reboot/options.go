@@ -17,6 +17,8 @@ type Options struct {
 	Policy
 	Namespace string // of the ledger
 	Ledger    string // name of a ConfigMap, in which reboots can also be paused
+	// OwnPod is the Pod that the controller runs in, as namespace/name, which it does not evict; "" if unknown.
+	OwnPod string
 	// BlockingPods selects Pods, in all namespaces, whose Nodes are not rebooted while they run; nil for none.
 	BlockingPods labels.Selector
 

@@ -25,7 +25,7 @@ func randomNode(t *rapid.T, name string) *corev1.Node {
 		rapid.SampledFrom([]property{all(), zone("1"), zone("2")}).Draw(t, name+" is in zone"),
 		rapid.SampledFrom([]property{all(), labelled("role", "worker")}).Draw(t, name+" is a worker"),
 		rapid.SampledFrom([]property{all(), lastAttempt(time.Hour), lastAttempt(time.Minute)}).Draw(t, name+" had its last attempt"),
-		rapid.SampledFrom([]property{all(), all(), annotated(RetryAfterAnnotation, formatTime(monday.Add(time.Minute)))}).Draw(t, name+" is retried"))
+		rapid.SampledFrom([]property{all(), all(), withAnnotation(RetryAfterAnnotation, formatTime(monday.Add(time.Minute)))}).Draw(t, name+" is retried"))
 }
 
 func randomPolicy(t *rapid.T) Policy {
@@ -188,7 +188,7 @@ func apply(node *corev1.Node, change change) *corev1.Node {
 		if value == nil {
 			delete(node.Annotations, annotation)
 		} else {
-			annotated(annotation, *value)(node)
+			withAnnotation(annotation, *value)(node)
 		}
 	}
 	if change.unschedulable != nil {

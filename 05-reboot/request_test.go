@@ -161,7 +161,7 @@ func TestSettingsOfAStrangeLedger(t *testing.T) {
 		"empty":         {nil, ""},
 		"paused":        {map[string]string{"paused": "true"}, ""},
 		"resumed":       {map[string]string{"paused": "false"}, ""},
-		"almost paused": {map[string]string{"paused": "yes"}, `paused is "yes", and only "true" pauses reboots`},
+		"almost paused": {map[string]string{"paused": "yes"}, `paused is "yes", which is neither true nor false, and pauses reboots`},
 		"broken slots":  {map[string]string{"slots": "n1"}, "slots cannot be read, and the controller admits no Node: invalid character '1' in literal null (expecting 'u')"},
 		"no slots":      {map[string]string{"slots": "null"}, ""},
 		"unknown flags": {map[string]string{"flags": `{"not-a-flag":"1"}`}, ""},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,11 +35,13 @@ func SettingsOf(configMap *corev1.ConfigMap) *Settings {
 		Namespace: configMap.Namespace, Name: configMap.Name, Paused: isPaused(configMap),
 		ledger: &ledger{configMap: configMap, slots: map[string]string{}},
 	}
-	if value, ok := configMap.Data[pausedKey]; ok && !s.Paused && value != "false" {
-		s.Warning = fmt.Sprintf("%s is %q, and only \"true\" pauses reboots", pausedKey, value)
+	if value, ok := configMap.Data[pausedKey]; ok {
+		if _, err := strconv.ParseBool(value); err != nil {
+			s.Warning = fmt.Sprintf("%s is %q, which is neither true nor false, and pauses reboots", pausedKey, value)
+		}
 	}
 	if text, ok := configMap.Data[slotsKey]; ok {
-		if err := json.Unmarshal([]byte(text), &s.ledger.slots); err != nil {
+		if err := parseSlots(text, s.ledger.slots); err != nil {
 			s.ledger.slots = map[string]string{}
 			s.Warning = fmt.Sprintf("%s cannot be read, and the controller admits no Node: %v", slotsKey, err)
 		}

@@ -47,7 +47,7 @@ func TestPhaseOfEachCombinationOfAnnotations(t *testing.T) {
 			node := &corev1.Node{}
 			for i, annotation := range phaseAnnotations {
 				if bits&(1<<i) != 0 {
-					annotated(annotation, value)(node)
+					withAnnotation(annotation, value)(node)
 				}
 			}
 			require.Equal(t, want[abbreviate(node)], PhaseOf(node), "%s with the value %q", abbreviate(node), value)
@@ -83,7 +83,7 @@ func TestTimeOf(t *testing.T) {
 		"1767614400":                        {},
 		formatTime(monday) + " (or later?)": {},
 	} {
-		require.WithinDuration(t, want, timeOf(newNode("n", annotated(SinceAnnotation, value)), SinceAnnotation), 0, value)
+		require.WithinDuration(t, want, timeOf(newNode("n", withAnnotation(SinceAnnotation, value)), SinceAnnotation), 0, value)
 	}
 	require.Zero(t, timeOf(&corev1.Node{}, SinceAnnotation), "without annotations")
 	require.Equal(t, "2026-01-05T12:00:00Z", formatTime(monday.In(time.FixedZone("", 3600)).Add(time.Millisecond)))
@@ -112,7 +112,7 @@ func actions(t *testing.T) []action {
 	overdue := func(node *corev1.Node) {
 		for _, annotation := range []string{AdmittedAnnotation, SinceAnnotation} {
 			if _, ok := node.Annotations[annotation]; ok {
-				annotated(annotation, formatTime(time.Now().Add(-24*time.Hour)))(node)
+				withAnnotation(annotation, formatTime(time.Now().Add(-24*time.Hour)))(node)
 			}
 		}
 	}
@@ -257,10 +257,10 @@ func TestEnd(t *testing.T) {
 			node := newNode("n")
 			node.Spec.Unschedulable = true
 			for annotation, value := range all {
-				annotated(annotation, value)(node)
+				withAnnotation(annotation, value)(node)
 			}
 			if ours {
-				annotated(CordonedAnnotation, "true")(node)
+				withAnnotation(CordonedAnnotation, "true")(node)
 			}
 			ended := apply(node, end(node, monday))
 			require.Equal(t, want, ended.Annotations)

@@ -237,11 +237,11 @@ func TestExplain(t *testing.T) {
 			others: []*corev1.Node{labelled(notReady(statusNode("c")), "zone", "a"), labelled(notReady(statusNode("d")), "zone", "b")},
 			policy: policyOf(func(p *reboot.Policy) { p.MaxUnavailable, p.TopologyKey = intstr.FromInt32(3), "zone" }),
 			want: []string{
-				"Node n needs a reboot, but is not admitted now: with zone=a: 1 of 2 Nodes are unavailable; --max-unavailable-per-domain is 1.",
+				"Node n needs a reboot, but is not admitted now: 1 of 2 Nodes with zone=a are unavailable; --max-unavailable-per-domain is 1.",
 				"Unavailable: c (not ready).",
 			}},
 		{name: "retry", node: statusNode("n", draining, "failures=2", "retry-after="+before(-time.Minute)), policy: policyOf(nil), want: []string{
-			"Node n needs a reboot, but is not admitted now: the last attempt failed; it is retried at 2026-11-20T12:01:00Z.",
+			"Node n needs a reboot, but is not admitted now: the last attempt failed; the next one is due at 2026-11-20T12:01:00Z.",
 			"Its last 2 attempts ended without a reboot.",
 		}},
 		{name: "drain", node: cordoned(statusNode("n", draining, admittedAt(time.Minute))),

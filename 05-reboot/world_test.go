@@ -108,7 +108,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t,
 		options: Options{
-			Policy:    Policy{MaxUnavailable: intstr.FromInt(1), MaxPerDomain: intstr.FromInt(1), Selector: labels.Everything()},
+			Policy:    Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt(1), Selector: labels.Everything()},
 			Namespace: namespace, Ledger: "ledger",
 			DrainTimeout: 10 * time.Minute, AgentTimeout: 5 * time.Minute, RebootTimeout: 10 * time.Minute,
 			RetryInterval: 5 * time.Minute, MaxRetryInterval: time.Hour,

@@ -28,6 +28,7 @@ func TestPolicy(t *testing.T) {
 		return ""
 	})
 	w.annotate("node-0", prefix+"reboot-now", new("kernel"))
+	w.annotate("node-0", "example.com/others", new("yes"))
 	w.Kubectl("cordon", "node-0")
 	for name, c := range map[string]struct{ node, patch, forbidden string }{
 		"asks for a reboot":          {"node-0", annotation(prefix+"reboot-needed", `"x"`), ""},
@@ -37,7 +38,7 @@ func TestPolicy(t *testing.T) {
 		"admits itself":              {"node-0", annotation(prefix+"admitted", `"x"`), "an agent may not admit itself"},
 		"approves itself":            {"node-0", annotation(prefix+"reboot-now", `"y"`), "an agent may not admit itself"},
 		"another annotation":         {"node-0", annotation("example.com/x", `"y"`), "an agent may change no annotations but " + prefix},
-		"removes another annotation": {"node-0", annotation("node.alpha.kubernetes.io/ttl", "null"), "an agent may change no annotations but " + prefix},
+		"removes another annotation": {"node-0", annotation("example.com/others", "null"), "an agent may change no annotations but " + prefix},
 		"a label":                    {"node-0", `{"metadata":{"labels":{"zone":"x"}}}`, "an agent may change nothing but annotations"},
 		"a finalizer":                {"node-0", `{"metadata":{"finalizers":["example.com/x"]}}`, "an agent may change nothing but annotations"},
 		"a taint":                    {"node-0", `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, "an agent may change nothing but annotations"},

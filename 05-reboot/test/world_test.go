@@ -280,7 +280,7 @@ func (w *world) deploy(replicas, available int) {
 	require.NoError(w.t, err)
 	_, err = w.Client.PolicyV1().PodDisruptionBudgets("default").Create(w.t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt(available)), Selector: &metav1.LabelSelector{MatchLabels: selector}},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(int32(available))), Selector: &metav1.LabelSelector{MatchLabels: selector}},
 	}, metav1.CreateOptions{})
 	require.NoError(w.t, err)
 	w.Eventually("the Pods", func(ctx context.Context) string {

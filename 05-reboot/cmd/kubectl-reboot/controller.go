@@ -50,6 +50,7 @@ func controllerCommand() *cobra.Command {
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the ledger and of the Lease; default: POD_NAMESPACE")
 	flags.StringVar(&o.Ledger, "ledger", "reboot-ledger", "`name` of the ConfigMap that records the slots, and in which reboots are paused")
 	flags.StringVar(&o.OwnNode, "own-node", os.Getenv("NODE_NAME"), "`name` of the Node that the controller runs on, which goes last; default: NODE_NAME")
+	flags.StringVar(&o.OwnPod, "own-pod", ownPod(), "`namespace/name` of the Pod that the controller runs in, which it does not evict; default: POD_NAMESPACE/POD_NAME")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 30*time.Minute, "how long a drain may take before it is given up")
 	flags.DurationVar(&o.AgentTimeout, "agent-timeout", 5*time.Minute, "how long the agent may take to act on a drained Node before the attempt is given up")
 	flags.DurationVar(&o.RebootTimeout, "reboot-timeout", 10*time.Minute, "how long a reboot may take before a Warning; its slot stays taken")
@@ -62,6 +63,15 @@ func controllerCommand() *cobra.Command {
 	flags.DurationVar(&o.Grace, "grace", 10*time.Second, "how long requests may continue after SIGTERM")
 	flags.DurationVar(&f.leaseDuration, "lease-duration", 15*time.Second, "how long the Lease of a controller that is gone keeps the next one waiting; 0 to run without a Lease")
 	return cmd
+}
+
+// ownPod returns the Pod that the environment names.
+func ownPod() string {
+	namespace, name := os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME")
+	if namespace == "" || name == "" {
+		return ""
+	}
+	return namespace + "/" + name
 }
 
 // addPolicyFlags adds the flags that say who may reboot. "kubectl reboot why" has them, too.
@@ -171,11 +181,11 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 	var runErr error
 	led := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
+		Lock: &ownLock{Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: f.options.Namespace, Name: "reboot-controller"},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-		},
+		}},
 		LeaseDuration: f.leaseDuration, RenewDeadline: f.leaseDuration * 2 / 3, RetryPeriod: f.leaseDuration / 6,
 		ReleaseOnCancel: true,
 		Name:            "reboot-controller",

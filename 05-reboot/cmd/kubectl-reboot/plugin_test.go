@@ -419,7 +419,7 @@ func TestWrongInput(t *testing.T) {
 		{"why", `"kubectl reboot why" is about one Node: kubectl reboot why NODE`},
 		{"why a b", `"kubectl reboot why" is about one Node: kubectl reboot why NODE`},
 		{"why x", `node "x" not found`},
-		{"why f --max-unavailable 0", `--max-unavailable: "0" would never let a Node reboot; it must be at least 1. To pause all reboots, use "kubectl reboot pause"`},
+		{"why f --max-unavailable 0", `--max-unavailable: "0" would never let a Node reboot; it must be at least 1; to pause all reboots, use "kubectl reboot pause"`},
 		{"why f --max-unavailable 150%", `--max-unavailable: "150%" is more than all Nodes; it must be at most 100%`},
 		{"why f --blocking-pods a=", ""}, // an empty value is one
 		{"why f --blocking-pods =", `--blocking-pods: found '=', expected: !, identifier, or 'end of string'`},
