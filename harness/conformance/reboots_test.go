@@ -60,6 +60,9 @@ func TestReboot(t *testing.T) {
 			"Ready=True on old-boot-id", "Ready=False on old-boot-id", "Ready=False off old-boot-id",
 			"Ready=False on old-boot-id", "Ready=True on old-boot-id",
 		},
+		machine.PowerCut: {
+			"Ready=True on old-boot-id", "Ready=True off old-boot-id", "Ready=True off new-boot-id", "Ready=True on new-boot-id",
+		},
 		machine.Fast: {
 			"Ready=True on old-boot-id", "Ready=True off old-boot-id", "Ready=True off new-boot-id", "Ready=True on new-boot-id",
 		},
@@ -78,6 +81,7 @@ func TestReboot(t *testing.T) {
 			})
 			require.Equal(t, want, states)
 			require.Equal(t, 2, machine.Boots(last))
+			require.Equal(t, 1, machine.Reboots(last))
 			require.Equal(t, first.UID, last.UID)
 			require.Equal(t, first.Status.NodeInfo.MachineID, last.Status.NodeInfo.MachineID)
 			require.NotContains(t, last.Annotations, machine.RebootingAnnotation)
@@ -96,10 +100,12 @@ func TestMachineThatIgnoresReboots(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, node.Annotations, machine.RebootingAnnotation)
 	require.Equal(t, 1, machine.Boots(node))
+	require.Zero(t, machine.Reboots(node))
 
 	// A call that names a behavior overrides the annotation.
-	require.NoError(t, machine.Reboot(t.Context(), e.client, first.Name, machine.RebootOptions{Behavior: machine.Fast}))
-	waitUntil(t, e.client.CoreV1().Nodes(), first.Name, "booted again", func(node *corev1.Node) bool { return machine.Boots(node) == 2 })
+	require.NoError(t, machine.Reboot(t.Context(), e.client, first.Name, machine.RebootOptions{Behavior: machine.Fast, Spontaneous: true}))
+	node = waitUntil(t, e.client.CoreV1().Nodes(), first.Name, "booted again", func(node *corev1.Node) bool { return machine.Boots(node) == 2 })
+	require.Zero(t, machine.Reboots(node), "nobody asked for it")
 }
 
 func TestMachineThatHangsWhileItReboots(t *testing.T) {
@@ -159,8 +165,8 @@ func TestRebootsThatAreImpossible(t *testing.T) {
 	e := newTestEnv(t)
 	name := e.addMachine(t)
 	for want, options := range map[string]machine.RebootOptions{
-		`a reboot cannot be "slow"; it is one of ["normal" "hang" "same-boot-id" "fast" "ignore"]`: {Behavior: "slow"},
-		"the boot time is -1s; it must not be negative":                                            {BootTime: -time.Second},
+		`a reboot cannot be "slow"; it is one of ["normal" "hang" "same-boot-id" "fast" "power-cut" "ignore"]`: {Behavior: "slow"},
+		"the boot time is -1s; it must not be negative":                                                        {BootTime: -time.Second},
 	} {
 		require.ErrorContains(t, machine.Reboot(t.Context(), e.client, name, options), "change node "+name+": "+want)
 	}

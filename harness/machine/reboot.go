@@ -26,6 +26,9 @@ const (
 	// BootsAnnotation counts how often the machine has booted: "1" for a new machine. It is increased in the same
 	// write that switches the machine on.
 	BootsAnnotation = "machine.controllers.example.com/boots"
+	// RebootsAnnotation counts the reboots that were asked for and that the machine has accepted; it is absent before
+	// the first.
+	RebootsAnnotation = "machine.controllers.example.com/reboots"
 )
 
 // Behavior is what a machine does when it is told to reboot.
@@ -42,12 +45,18 @@ const (
 	SameBootID Behavior = "same-boot-id"
 	// Fast is a reboot without a boot time, during which the Node stays Ready.
 	Fast Behavior = "fast"
+	// PowerCut is a machine that loses its power without notice, and boots after the boot time. The Node stays Ready
+	// unless that takes longer than the grace period of its Lease.
+	PowerCut Behavior = "power-cut"
 	// Ignore is a machine that accepts the command and does nothing.
 	Ignore Behavior = "ignore"
 )
 
 // Behaviors has all of them.
-var Behaviors = []Behavior{Normal, Hang, SameBootID, Fast, Ignore}
+var Behaviors = []Behavior{Normal, Hang, SameBootID, Fast, PowerCut, Ignore}
+
+// ReportsShutdown reports whether the kubelet sets Ready=False before the power goes off.
+func (b Behavior) ReportsShutdown() bool { return b != Fast && b != PowerCut }
 
 // DefaultBootTime is the time between power off and power on in a reboot.
 const DefaultBootTime = 3 * time.Second
@@ -59,6 +68,8 @@ type RebootOptions struct {
 	// BootTime is the time between power off and power on. Default: the value of [BootTimeAnnotation], or else
 	// [DefaultBootTime].
 	BootTime time.Duration
+	// Spontaneous says that nobody has asked for the reboot, so that [RebootsAnnotation] does not count it.
+	Spontaneous bool
 }
 
 // Rebooting is the state of a reboot in progress.
@@ -85,7 +96,16 @@ func Reboot(ctx context.Context, client kubernetes.Interface, name string, o Reb
 		if err != nil || reboot.Behavior == Ignore {
 			return err
 		}
-		return SetRebooting(ctx, client, node, reboot)
+		text, err := json.Marshal(reboot)
+		if err != nil {
+			return err
+		}
+		annotations := map[string]any{RebootingAnnotation: string(text)}
+		if !o.Spontaneous {
+			annotations[RebootsAnnotation] = strconv.Itoa(Reboots(node) + 1)
+		}
+		_, err = patchNode(ctx, client, node, map[string]any{"annotations": annotations})
+		return err
 	})
 }
 
@@ -172,18 +192,18 @@ func RebootOf(node *corev1.Node) (*Rebooting, error) {
 	return &reboot, nil
 }
 
-// SetRebooting writes the state of a reboot to the Node. A reboot with OffSince also switches the power off. The
-// error is a conflict if the Node has changed meanwhile.
-func SetRebooting(ctx context.Context, client kubernetes.Interface, node *corev1.Node, reboot *Rebooting) error {
+// CutPower switches the power off in a reboot. The error is a conflict if the Node has changed meanwhile.
+func CutPower(ctx context.Context, client kubernetes.Interface, node *corev1.Node, reboot *Rebooting) error {
+	now := metav1.NowMicro()
+	reboot.OffSince = &now
 	text, err := json.Marshal(reboot)
 	if err != nil {
 		return err
 	}
-	metadata := map[string]any{"annotations": map[string]any{RebootingAnnotation: string(text)}}
-	if reboot.OffSince != nil {
-		metadata["labels"] = map[string]any{PowerLabel: powerOff}
-	}
-	_, err = patchNode(ctx, client, node, metadata)
+	_, err = patchNode(ctx, client, node, map[string]any{
+		"labels":      map[string]any{PowerLabel: powerOff},
+		"annotations": map[string]any{RebootingAnnotation: string(text)},
+	})
 	return err
 }
 
@@ -219,7 +239,12 @@ func Boot(ctx context.Context, client kubernetes.Interface, node *corev1.Node) e
 }
 
 // Boots returns how often the machine has booted.
-func Boots(node *corev1.Node) int {
-	boots, _ := strconv.Atoi(node.Annotations[BootsAnnotation]) // 0 if somebody has removed it
-	return boots
+func Boots(node *corev1.Node) int { return count(node, BootsAnnotation) }
+
+// Reboots returns how many reboots were asked for and accepted.
+func Reboots(node *corev1.Node) int { return count(node, RebootsAnnotation) }
+
+func count(node *corev1.Node, annotation string) int {
+	n, _ := strconv.Atoi(node.Annotations[annotation]) // 0 if there is none
+	return n
 }

@@ -106,11 +106,13 @@ const rebootUsage = `The behaviors are:
   hang          the node stays off until it is switched on
   same-boot-id  as normal, but the boot ID stays the same
   fast          the node boots at once, and its Ready condition stays True
+  power-cut     the power goes off without notice for the boot time, and the Ready condition
+                stays True unless that is too long for the node's Lease
   ignore        nothing happens`
 
 // rebootFlags defines the flags that say what a reboot is like.
 func rebootFlags(cmd *cobra.Command, o *machine.RebootOptions, usual string) {
-	cmd.Flags().StringVar((*string)(&o.Behavior), "behavior", "", "normal, hang, same-boot-id, fast or ignore; default: "+usual)
+	cmd.Flags().StringVar((*string)(&o.Behavior), "behavior", "", "normal, hang, same-boot-id, fast, power-cut or ignore; default: "+usual)
 	cmd.Flags().DurationVar(&o.BootTime, "boot-time", 0, fmt.Sprintf("`time` between power off and power on; 0 for the default (%s, or what \"workshop node set-reboot\" has set)", machine.DefaultBootTime))
 }
 

@@ -95,12 +95,10 @@ func (c *rebootController) advance(ctx context.Context, node *corev1.Node) (afte
 		return 0, err
 	}
 	switch {
-	case reboot.Behavior != machine.Fast && isReady(node): // also if the kubelet's last report was late
+	case reboot.Behavior.ReportsShutdown() && isReady(node): // also if the kubelet's last report was late
 		return 0, c.reportShutdown(ctx, node)
 	case machine.IsOn(node):
-		now := metav1.NowMicro()
-		reboot.OffSince = &now
-		return 0, machine.SetRebooting(ctx, c.client, node, reboot)
+		return 0, machine.CutPower(ctx, c.client, node, reboot)
 	case reboot.Behavior == machine.Hang:
 		return 0, nil
 	}
