@@ -165,6 +165,11 @@ func (x *exchange) run() error {
 			return err
 		}
 	}
+	if x.injection.failsMachine(Before) {
+		if err := x.failMachine(Before); err != nil {
+			return err
+		}
+	}
 	switch {
 	case x.injection.Down != 0:
 		x.proxy.gate.close(x.injection.Down, x.proxy.hold(history.Disconnected))

@@ -31,7 +31,7 @@ type Match struct {
 }
 
 // Effect is what a fault does to a request. The fields that name an effect of their own (Refuse, Delay, AnswerLate,
-// Late, Hang, Lost, Down, Kill, Crash, Stop, Freeze, Watch) may be combined.
+// Late, Hang, Lost, Down, Kill, Crash, Stop, Freeze, Reboot, PowerCut, Watch) may be combined.
 type Effect struct {
 	// Refuse is the HTTP status, 400 to 599, that the proxy answers with, together with a matching Status object.
 	// The request does not reach the API server, unless Lost is LostReply.
@@ -78,6 +78,10 @@ type Effect struct {
 	Freeze    string
 	FreezeFor time.Duration
 
+	// Reboot and PowerCut call Options.FailMachine, which reboots a machine or cuts its power: Before the request is sent
+	// on, or After the API server has answered it. If the controller runs on that machine, it gets no answer.
+	Reboot, PowerCut string
+
 	// For is how long the fault lasts, from the first request that it applies to; 0 means without end.
 	For time.Duration
 
@@ -90,7 +94,7 @@ type Effect struct {
 // DefaultFreeze is longer than the Lease of a leader: 15 seconds, unless the controller sets another LeaseDuration.
 const DefaultFreeze = 20 * time.Second
 
-// The values of Effect.Lost, Kill, Crash, Stop, Freeze and Watch; "" means no such effect.
+// The values of Effect.Lost, Kill, Crash, Stop, Freeze, Reboot, PowerCut and Watch; "" means no such effect.
 const (
 	LostRequest = "request" // the API server does not get the request
 	LostReply   = "reply"   // the API server does what it was asked, and the client does not get the answer

@@ -8,7 +8,7 @@ import (
 )
 
 // FaultUsage explains the text of a fault, for the help of a command. It leaves out the effects that only a program
-// can use: kill, crash, stop and freeze call functions in [Options], and watch=held lasts until [Proxy.Release].
+// can use: kill, crash, stop, freeze, reboot and power-cut call functions in [Options], and watch=held lasts until [Proxy.Release].
 const FaultUsage = `A fault is a list of KEY=VALUE, separated by commas. These keys choose the requests that
 it applies to; without any of them, it applies to all:
 

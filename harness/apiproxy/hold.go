@@ -33,6 +33,19 @@ func (x *exchange) freeze() error {
 	return context.Cause(x.ctx)
 }
 
+// failMachine makes a machine fail before or after the request, as the injection says. It returns an error if the
+// controller ran on the machine.
+func (x *exchange) failMachine(when string) error {
+	kind := history.PowerCut
+	if x.injection.Reboot == when {
+		kind = history.MachineRebooted
+	}
+	if x.proxy.failMachine(x.ctx, kind, x.record) {
+		return errOnPurpose
+	}
+	return nil
+}
+
 // hang leaves the request without an answer, until the client goes away or the connection is to break.
 func (x *exchange) hang() error {
 	_, _ = io.Copy(io.Discard, x.in.Body) // net/http notices that an HTTP/1 client goes away only once its body has been read
@@ -46,6 +59,11 @@ func (x *exchange) hang() error {
 func (x *exchange) holdReply() error {
 	if x.injection.Freeze == After {
 		if err := x.freeze(); err != nil {
+			return err
+		}
+	}
+	if x.injection.failsMachine(After) {
+		if err := x.failMachine(After); err != nil {
 			return err
 		}
 	}

@@ -274,6 +274,47 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
+// A controller that runs on the machine that fails gets no answer. Another one does.
+func TestAMachineFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		effect  apiproxy.Effect
+		own     bool
+		kind    history.InjectionKind
+		did     int64 // requests that had reached the API server when the machine failed
+		reaches bool  // the API server, in the end
+	}{
+		"its own, before":    {apiproxy.Effect{Reboot: apiproxy.Before}, true, history.MachineRebooted, 0, false},
+		"its own, after":     {apiproxy.Effect{PowerCut: apiproxy.After}, true, history.PowerCut, 1, true},
+		"another, before":    {apiproxy.Effect{PowerCut: apiproxy.Before}, false, history.PowerCut, 0, true},
+		"another, after":     {apiproxy.Effect{Reboot: apiproxy.After}, false, history.MachineRebooted, 1, true},
+		"another, and a 500": {apiproxy.Effect{Reboot: apiproxy.Before, Refuse: 500}, false, history.MachineRebooted, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var did atomic.Int64
+			w := newWorld(t, func(http.ResponseWriter, *http.Request) { did.Add(1) })
+			calls := 0
+			proxy := w.second(apiproxy.Options{
+				Faults: []apiproxy.Fault{{Match: apiproxy.Match{From: 1, To: 1}, Effect: c.effect}},
+				FailMachine: func(_ context.Context, kind history.InjectionKind, request history.Request) (own bool) {
+					calls++
+					require.Equal(t, c.kind, kind)
+					require.Equal(t, "node-0", request.Name)
+					require.Equal(t, c.did, did.Load())
+					return c.own
+				}})
+			response, err := client(t, proxy.Config()).Post(proxy.URL()+"/api/v1/nodes/node-0", "", nil)
+			if err == nil {
+				response.Body.Close()
+				require.Equal(t, cmp.Or(c.effect.Refuse, 200), response.StatusCode)
+			}
+			require.Equal(t, c.own, err != nil)
+			require.Equal(t, 1, calls)
+			require.Equal(t, c.reaches, did.Load() == 1)
+			require.Equal(t, c.kind, w.only().Injected[0].Kind)
+		})
+	}
+}
+
 // When the proxy is stopped, it does not leave the controller frozen.
 func TestStopWhileFrozen(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the API server") })

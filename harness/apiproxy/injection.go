@@ -73,7 +73,12 @@ func (i injection) recorded(skipped string) []history.Injection {
 func (i injection) editsWatch() bool { return i.Late != 0 || i.Watch != "" || i.noBookmarks }
 
 // holdsReply says whether the client gets the API server's answer later than it came.
-func (i injection) holdsReply() bool { return i.AnswerLate != 0 || i.Freeze == After }
+func (i injection) holdsReply() bool {
+	return i.AnswerLate != 0 || i.Freeze == After || i.failsMachine(After)
+}
+
+// failsMachine says whether a machine fails before or after the request.
+func (i injection) failsMachine(when string) bool { return i.Reboot == when || i.PowerCut == when }
 
 // losesReply says whether the client gets something else than the API server's answer.
 func (i injection) losesReply() bool {

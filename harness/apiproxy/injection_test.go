@@ -232,8 +232,8 @@ func TestLost(t *testing.T) {
 
 func TestThereMustBeSomethingToEnd(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
-	for _, effect := range []apiproxy.Effect{{Kill: apiproxy.Before}, {Crash: apiproxy.After}, {Stop: apiproxy.Before}, {Freeze: apiproxy.After}} {
-		require.ErrorContains(t, w.SetFaults(apiproxy.Fault{Effect: effect}), "the proxy has no controller or control plane to do this to")
+	for _, effect := range []apiproxy.Effect{{Kill: apiproxy.Before}, {Crash: apiproxy.After}, {Stop: apiproxy.Before}, {Freeze: apiproxy.After}, {Reboot: apiproxy.Before}, {PowerCut: apiproxy.After}} {
+		require.ErrorContains(t, w.SetFaults(apiproxy.Fault{Effect: effect}), "the proxy has no controller, control plane or machine to do this to")
 	}
 }
 

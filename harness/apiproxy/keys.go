@@ -62,6 +62,12 @@ var keys = []key{
 		option{Before, history.Injection{Kind: history.ControllerStopped}}),
 	freezeKey,
 	duration("freeze-for", func(e *Effect) *time.Duration { return &e.FreezeFor }, nil, ""),
+	choice("reboot", func(e *Effect) *string { return &e.Reboot },
+		option{Before, history.Injection{Kind: history.MachineRebooted}},
+		option{After, history.Injection{Kind: history.MachineRebooted, After: true}}),
+	choice("power-cut", func(e *Effect) *string { return &e.PowerCut },
+		option{Before, history.Injection{Kind: history.PowerCut}},
+		option{After, history.Injection{Kind: history.PowerCut, After: true}}),
 	watchKey,
 	eventKey,
 }

@@ -11,9 +11,11 @@ import (
 // A new key must be explained in FaultUsage, and what it does must have words in package history.
 func TestEveryKeyIsExplained(t *testing.T) {
 	onlyForPrograms := map[string]bool{"kill=before": true, "kill=after": true, "crash=before": true, "crash=after": true,
-		"stop=before": true, "freeze=before": true, "freeze=after": true, "freeze-for": true, "watch=held": true}
+		"stop=before": true, "freeze=before": true, "freeze=after": true, "freeze-for": true,
+		"reboot=before": true, "reboot=after": true, "power-cut=before": true, "power-cut=after": true, "watch=held": true}
 	examples := map[string][]string{"refuse": {"500"}, "delay": {time.Second.String()}, "late": {"1s"}, "down": {"1s"},
 		"lost": {LostRequest, LostReply, LostLate}, "kill": {Before, After}, "crash": {Before, After}, "stop": {Before}, "freeze": {Before, After},
+		"reboot": {Before, After}, "power-cut": {Before, After},
 		"answer-late": {"1s"}, "hang": {"1s"},
 		"watch": {WatchCut, WatchExpired, WatchUnobserved, WatchHeld, WatchNoBookmarks}}
 	for _, k := range keys {

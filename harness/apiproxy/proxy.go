@@ -63,6 +63,10 @@ type Options struct {
 	// Freeze is called by faults with [Effect.Freeze]. It stops the controller's process, lets it continue after that
 	// time, or when ctx ends or the process is to end, and returns then.
 	Freeze func(ctx context.Context, long time.Duration)
+	// FailMachine is called by faults with [Effect.Reboot] (kind MachineRebooted) and [Effect.PowerCut] (PowerCut), with
+	// the request that they are for. It returns when the machine is off, or when ctx ends; own reports whether the
+	// controller ran on it.
+	FailMachine func(ctx context.Context, kind history.InjectionKind, request history.Request) (own bool)
 	// Hold is called when a fault begins to keep the client waiting: for the answer to a request (kinds Delayed,
 	// AnsweredLate, NoAnswer and ControllerFrozen), for events (EventsLate), or because it cannot connect
 	// (Disconnected). The proxy calls the function that it returns when that is over. Hold may be nil. The proxy may
@@ -100,6 +104,7 @@ type Proxy struct {
 	gate              *gate
 	kill, crash, stop func()
 	freeze            func(context.Context, time.Duration)
+	failMachine       func(context.Context, history.InjectionKind, history.Request) (own bool)
 	hold              func(history.InjectionKind) (over func())
 
 	url        string // base URL for clients
@@ -143,10 +148,13 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 		crash:      o.Crash,
 		stop:       o.Stop,
 		freeze:     o.Freeze,
-		hold:       o.Hold,
-		outside:    o.Outside,
-		namespace:  o.Namespace,
-		within:     o.Within,
+
+		failMachine: o.FailMachine,
+
+		hold:      o.Hold,
+		outside:   o.Outside,
+		namespace: o.Namespace,
+		within:    o.Within,
 	}
 	if p.outside != "" {
 		p.info = &apirequest.RequestInfoFactory{

@@ -24,8 +24,8 @@ func (p *Proxy) arm(fresh []*Armed) error {
 			return fmt.Errorf("fault %q: there are no programs to choose from here; use it with \"workshop torture\"", fault)
 		}
 		if fault.Kill != "" && p.kill == nil || fault.Crash != "" && p.crash == nil || fault.Stop != "" && p.stop == nil ||
-			fault.Freeze != "" && p.freeze == nil {
-			return fmt.Errorf("fault %q: the proxy has no controller or control plane to do this to; use it with \"workshop torture\"", fault)
+			fault.Freeze != "" && p.freeze == nil || (fault.Reboot != "" || fault.PowerCut != "") && p.failMachine == nil {
+			return fmt.Errorf("fault %q: the proxy has no controller, control plane or machine to do this to; use it with \"workshop torture\"", fault)
 		}
 	}
 	p.mu.Lock()

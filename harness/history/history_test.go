@@ -201,6 +201,8 @@ func TestWhatWasDoneToARequest(t *testing.T) {
 		"no answer":              {[]history.Injection{{Kind: history.NoAnswer, Duration: 20 * time.Second}}, "no answer for 20s", true, false, false},
 		"a freeze":               {[]history.Injection{{Kind: history.ControllerFrozen, Duration: 20 * time.Second}}, "controller frozen for 20s before it", true, false, false},
 		"a freeze afterwards":    {[]history.Injection{{Kind: history.ControllerFrozen, Duration: time.Second, After: true}}, "controller frozen for 1s after it", true, false, false},
+		"a reboot":               {[]history.Injection{{Kind: history.MachineRebooted}}, "machine rebooted before it", true, false, false},
+		"a power cut afterwards": {[]history.Injection{{Kind: history.PowerCut, After: true}}, "power cut after it", true, false, false},
 		"a refusal":              {[]history.Injection{refusal}, "refused with 503", true, false, false},
 		"a delay and a refusal":  {[]history.Injection{delay, refusal}, "delayed by 1s, refused with 503", true, false, false},
 		"a stop":                 {[]history.Injection{stop}, "controller told to stop before it", true, false, true},

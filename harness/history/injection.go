@@ -19,8 +19,8 @@ type Injection struct {
 	Duration time.Duration `json:"-"`
 	// Status is the HTTP status of Refused, and 0 for all other kinds.
 	Status int `json:"status,omitempty"`
-	// After belongs to ControllerFrozen, ControllerKilled and ControlPlaneKilled: true if the API server had answered
-	// the request by then, false if the request had not been sent on.
+	// After belongs to ControllerFrozen, MachineRebooted, PowerCut, ControllerKilled and ControlPlaneKilled: true if the
+	// API server had answered the request by then, false if the request had not been sent on.
 	After bool `json:"after,omitempty"`
 	// Event is the number, from 1, of the event that WatchCut, WatchExpired, WatchUnobserved or WatchHeld
 	// was for. Bookmarks do not count. It is 0 for all other kinds.
@@ -37,6 +37,8 @@ const (
 	ControllerStopped  InjectionKind = "controller-stopped"   // the controller was asked to stop, and the request was sent on
 	Delayed            InjectionKind = "delayed"              // the request was held back for Duration
 	ControllerFrozen   InjectionKind = "controller-frozen"    // see After; the controller did not run for Duration
+	MachineRebooted    InjectionKind = "machine-rebooted"     // see After; a machine was told to reboot, and went off
+	PowerCut           InjectionKind = "power-cut"            // see After; a machine lost its power, and booted again later
 	Disconnected       InjectionKind = "disconnected"         // all connections broke, and for Duration no client could connect
 	DoneLate           InjectionKind = "done-late"            // the connection broke, and the request was sent on afterwards
 	NoAnswer           InjectionKind = "no-answer"            // the request was not sent on; after Duration without an answer, the connection broke
@@ -64,6 +66,8 @@ var injectionTexts = []struct {
 	{ControllerFrozen, func(i Injection) string {
 		return fmt.Sprintf("controller frozen for %s %s", i.Duration, i.beforeOrAfter())
 	}},
+	{MachineRebooted, func(i Injection) string { return "machine rebooted " + i.beforeOrAfter() }},
+	{PowerCut, func(i Injection) string { return "power cut " + i.beforeOrAfter() }},
 	{Disconnected, func(i Injection) string { return fmt.Sprintf("nobody can connect for %s", i.Duration) }},
 	{DoneLate, func(Injection) string { return "done when the client had gone" }},
 	{NoAnswer, func(i Injection) string { return fmt.Sprintf("no answer for %s", i.Duration) }},
