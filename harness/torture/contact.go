@@ -72,13 +72,14 @@ func (r *run) checkContact(limit time.Duration) error {
 	return nil
 }
 
-// awaitRestarts waits until every program that was ended by a fault runs again and has sent a request. There is a limit, as
-// some programs have nothing to ask for.
+// awaitRestarts waits until every program that was ended by a fault, or with its machine, runs again and has sent a
+// request. There is a limit, as some programs have nothing to ask for.
 func (r *run) awaitRestarts(ctx context.Context) error {
 	r.stops.Wait()
 	const limit = 10 * time.Second
 	for begin := time.Now(); r.elapsed(begin) < limit; {
-		if !slices.ContainsFunc(r.programs, func(p *program) bool { silent, _ := r.isSilent(p); return silent }) {
+		isSilent := func(p *program) bool { silent, _ := r.isSilent(p); return silent }
+		if !r.machines.areRebooting() && !slices.ContainsFunc(r.programs, isSilent) {
 			return nil
 		}
 		if err := r.sleep(ctx, nil, pollInterval); err != nil {

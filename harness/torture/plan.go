@@ -82,6 +82,14 @@ var (
 		{"answered 412", apiproxy.Effect{Refuse: 412}},
 		{"done late", apiproxy.Effect{Lost: apiproxy.LostLate, Delay: 300 * time.Millisecond}},
 	}
+	// ofWritesToMachines are for writes of a program on a machine, which fails, and for those of others to a Node, whose
+	// machine fails.
+	ofWritesToMachines = []kind{
+		{"machine rebooted before", apiproxy.Effect{Reboot: apiproxy.Before}},
+		{"machine rebooted after", apiproxy.Effect{Reboot: apiproxy.After}},
+		{"power cut before", apiproxy.Effect{PowerCut: apiproxy.Before}},
+		{"power cut after", apiproxy.Effect{PowerCut: apiproxy.After}},
+	}
 	// atEvents are for one event of a watch.
 	atEvents = []kind{
 		{"watch cut", apiproxy.Effect{Watch: apiproxy.WatchCut}},
@@ -194,6 +202,18 @@ func (c class) renewsLease() bool {
 // alone. A fault is for the program that the request names. outside are the groups of what is outside of the cluster. Of
 // each class of reads outside, ten at most are chosen.
 func Exhaustive(baseline *history.History, outside ...string) []Plan {
+	return exhaustive(baseline, func(class) bool { return false }, outside...)
+}
+
+// reachesMachine reports whether a machine can fail at a request of the class.
+func (s *Scenario) reachesMachine(c class) bool {
+	isOfNode := c.group == "" && c.resource == "nodes" && c.verb != "create"
+	return s.isCluster() && s.hasMachines() && c.isWrite() && (isOfNode || s.isOnMachine(c.program))
+}
+
+// exhaustive is Exhaustive for a scenario in which machines can fail at requests of the classes for which reachesMachine
+// is true.
+func exhaustive(baseline *history.History, reachesMachine func(class) bool, outside ...string) []Plan {
 	counts, order := map[class]int{}, []class{}
 	watches := map[int64]struct {
 		class
@@ -233,6 +253,11 @@ func Exhaustive(baseline *history.History, outside ...string) []Plan {
 					if !isOutside || k.effect.Crash == "" { // the control plane has no part in it
 						plans = append(plans, c.aim(k, n))
 					}
+				}
+			}
+			if reachesMachine(c) && !isOutside {
+				for _, k := range ofWritesToMachines {
+					plans = append(plans, c.aim(k, n))
 				}
 			}
 			if isWrite && isOutside {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -24,6 +25,8 @@ type process struct {
 	mayExit  func(status int, started time.Time) bool
 	starting func() // is called before each start; may be nil
 
+	off atomic.Bool // the machine that it runs on is off, so it must not be started
+
 	mu       sync.Mutex
 	cmd      *exec.Cmd     // what runs; nil for nothing
 	exited   chan struct{} // closed when cmd has exited
@@ -36,7 +39,7 @@ type process struct {
 	logStart int           // where the output of the last start begins
 }
 
-// start starts the program, unless it runs.
+// start starts the program, unless it runs or its machine is off.
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +47,7 @@ func (p *process) start() error {
 }
 
 func (p *process) startLocked() error {
-	if p.cmd != nil {
+	if p.cmd != nil || p.off.Load() {
 		return nil
 	}
 	cmd := exec.Command(p.command[0], p.command[1:]...)
@@ -157,6 +160,18 @@ func (p *process) kill() {
 		<-exited
 	}
 }
+
+// switchOff kills the program with its machine, and keeps it from being started.
+func (p *process) switchOff() {
+	p.off.Store(true)
+	p.kill()
+}
+
+// isSwitchedOff reports whether the program's machine is off.
+func (p *process) isSwitchedOff() bool { return p.off.Load() }
+
+// switchOn lets the program be started again.
+func (p *process) switchOn() { p.off.Store(false) }
 
 // killedWithin reports whether kill was called between two times.
 func (p *process) killedWithin(from, to time.Time) bool {

@@ -39,6 +39,9 @@ type program struct {
 	proxy   *apiproxy.Proxy
 	contact contact // its latest start
 	exits   int     // how often it was allowed to end by itself; guarded by run.mu
+	isDown  bool    // a step has ended it; guarded by run.mu
+
+	kubeconfig string // path
 }
 
 func (s *Scenario) checkPrograms() error {
@@ -81,8 +84,15 @@ func (s *Scenario) instances(ctx context.Context, client kubernetes.Interface) (
 			if err != nil {
 				return nil, fmt.Errorf("list nodes: %w", err)
 			}
+			names := map[string]bool{}
 			for _, node := range nodes.Items {
-				one.name, one.node = name+"-"+node.Name, node.Name
+				names[node.Name] = true
+			}
+			for _, a := range s.machineActions() {
+				names[a.Name] = true // it may be added later
+			}
+			for _, node := range slices.Sorted(maps.Keys(names)) {
+				one.name, one.node = name+"-"+node, node
 				all = append(all, one)
 			}
 		case program.Replicas > 1:
@@ -97,7 +107,7 @@ func (s *Scenario) instances(ctx context.Context, client kubernetes.Interface) (
 	return all, nil
 }
 
-// launchProgram starts an instance and the proxy that it reaches the API server by. number tells the recordings of the
+// launchProgram prepares an instance, and starts the proxy that it reaches the API server by. number tells the recordings of the
 // proxies apart.
 func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *program, err error) {
 	upstream, err := r.upstream(ctx, cmp.Or(one.Account, r.scenario.Account))
@@ -110,13 +120,14 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 		return nil, err
 	}
 	kubeconfig := file + ".kubeconfig"
-	replace := strings.NewReplacer("{kubeconfig}", kubeconfig, "{namespace}", r.namespace, "{replica}", fmt.Sprint(one.replica), "{node}", one.node)
-	p = &program{instance: one, number: number}
+	replace := strings.NewReplacer("{kubeconfig}", kubeconfig, "{namespace}", r.namespace, "{replica}", fmt.Sprint(one.replica), "{node}", one.node, rebootVariable, r.rebootCommand(one.node))
+	p = &program{instance: one, number: number, kubeconfig: kubeconfig}
 	p.process = &process{
 		env:     append(env, "KUBECONFIG="+kubeconfig, "KUBE_CACHE_MUTATION_DETECTOR=true"),
 		died:    r.died,
 		mayExit: r.mayExit(p), starting: func() { r.noteStart(p) },
 	}
+	p.process.off.Store(one.node != "") // until followMachines starts it
 	if len(r.scenario.programs()) > 1 || one.name != one.program {
 		p.process.label = one.name
 	}

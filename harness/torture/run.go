@@ -35,6 +35,7 @@ type subject struct {
 	// outsideCommands are the programs outside of the cluster, by name.
 	outsideCommands map[string][]string
 	scratch         string // a directory that is removed with the Lab
+	workshop        string // the program of rebootCommand, or ""
 }
 
 // run is one run of the scenario.
@@ -53,6 +54,7 @@ type run struct {
 	states     *oracle.States // of those resources
 	outside    []*outside
 	programs   []*program
+	machines   *machines      // nil if no program runs on them, and in setup
 	recording  history.Memory // of all proxies
 	active     atomic.Int64   // records, without those that only keep a Lease
 	stepStarts []time.Time
@@ -261,6 +263,9 @@ func (r *run) setUp(ctx context.Context) error {
 
 // launch starts what is outside of the cluster, and the programs, each behind a proxy.
 func (r *run) launch(ctx context.Context) error {
+	if r.scenario.hasMachines() {
+		r.machines = newMachines(ctx)
+	}
 	proxies := 0
 	for _, name := range slices.Sorted(maps.Keys(r.scenario.Outside)) {
 		proxies++
@@ -287,6 +292,9 @@ func (r *run) launch(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.scenario.hasMachines() {
+		return r.followMachines(ctx)
+	}
 	return nil
 }
 
@@ -299,11 +307,17 @@ func (r *run) upstream(ctx context.Context, account string) (*rest.Config, error
 		}
 		return upstream, err
 	}
+	namespace, name := r.qualify(account)
+	return r.controlPlane.cluster.ServiceAccountConfig(ctx, namespace, name)
+}
+
+// qualify returns the namespace and the name of an account.
+func (r *run) qualify(account string) (namespace, name string) {
 	namespace, name, ok := strings.Cut(account, "/")
 	if !ok {
-		namespace, name = r.namespace, account
+		return r.namespace, account
 	}
-	return r.controlPlane.cluster.ServiceAccountConfig(ctx, namespace, name)
+	return namespace, name
 }
 
 // proxyOptions returns the options of a program's proxy.
@@ -312,6 +326,9 @@ func (r *run) proxyOptions(p *program, upstream *rest.Config, number int) apipro
 		Upstream: upstream, Record: r.recorder(p.process.label, number), Armed: faultsOf(r.armed, p.instance), Crash: r.controlPlane.crash,
 		Kill: func() { r.killAndRestart(p) }, Stop: func() { r.stopAndRestart(p) }, Freeze: p.freeze,
 		Hold: r.holder(p.process.label),
+	}
+	if r.scenario.hasMachines() {
+		options.FailMachine = r.failMachine(p)
 	}
 	if !isToldNamespace(r.commands[p.program]) && r.scenario.Namespace == "" && !r.scenario.isCluster() {
 		options.Namespace = r.namespace
@@ -325,6 +342,7 @@ func (r *run) proxyOptions(p *program, upstream *rest.Config, number int) apipro
 // end ends whatever the run has started.
 func (r *run) end() (err error) {
 	r.stops.Wait()
+	r.stopMachines()
 	for _, p := range r.programs {
 		p.kill()
 		err = errors.Join(err, p.proxy.Stop())

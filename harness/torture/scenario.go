@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"example.com/controllers/harness/gobuild"
+	"example.com/controllers/harness/machine"
 	"example.com/controllers/harness/oracle"
 	"example.com/controllers/harness/testinput"
 )
@@ -97,7 +98,9 @@ type Scenario struct {
 
 // Controller is a program under test. {kubeconfig}, {namespace}, {replica}, {node} and {port} are replaced in its arguments
 // and in Env: by the path of its kubeconfig, the namespace of the run, the number of the replica from 1, the Node that it
-// runs on, and a port that no other program listens on, another one at each place.
+// runs on, and a port that no other program listens on, another one at each place. With EachNode and Scope "cluster",
+// {reboot} is replaced too: by a command, its words separated by spaces, that reboots the program's machine. Its requests
+// are not recorded.
 type Controller struct {
 	Program `json:",inline"`
 	// Account is used in place of Scenario.Account.
@@ -106,7 +109,8 @@ type Controller struct {
 	Env map[string]string `json:"env,omitempty"`
 	// Replicas is how many there are. Default: 1.
 	Replicas int `json:"replicas,omitempty"`
-	// EachNode says that there is one for each Node of the cluster, as in a DaemonSet.
+	// EachNode says that there is one on each machine of the cluster, as in a DaemonSet. It is killed when the machine's
+	// power goes off, and started when it is on. The token of its account is bound to its Node.
 	EachNode bool `json:"eachNode,omitempty"`
 }
 
@@ -205,6 +209,8 @@ type Action struct {
 	Stop  string `json:"stop,omitempty"`
 	Kill  string `json:"kill,omitempty"`
 	Start string `json:"start,omitempty"`
+	// Machine changes a machine, with Scope "cluster".
+	Machine *MachineAction `json:"machine,omitempty"`
 	// Pause waits for so long.
 	Pause metav1.Duration `json:"pause,omitempty"`
 }
@@ -260,6 +266,9 @@ func (s *Scenario) check() error {
 	if err := s.checkPrograms(); err != nil {
 		return err
 	}
+	if err := s.checkMachines(); err != nil {
+		return err
+	}
 	if err := s.checkOutside(); err != nil {
 		return err
 	}
@@ -302,20 +311,29 @@ func (s *Scenario) check() error {
 		}
 		s.mayDiffer = append(s.mayDiffer, path)
 	}
+	if s.hasMachines() { // a fault may make one boot once more
+		for _, annotation := range []string{machine.BootsAnnotation, machine.RebootsAnnotation} {
+			path, err := oracle.ParsePath(fmt.Sprintf("nodes: metadata.annotations[%q]", annotation))
+			if err != nil {
+				return err
+			}
+			s.mayDiffer = append(s.mayDiffer, path)
+		}
+	}
 	_, err := s.compile(namespaceVariable)
 	return err
 }
 
 func (a Action) check(s *Scenario) error {
 	count := 0
-	for _, is := range []bool{a.Patch != nil, a.Apply != nil, a.Delete != nil, a.Request != nil, a.Controller != "", a.Stop != "", a.Kill != "", a.Start != "", a.Pause.Duration != 0} {
+	for _, is := range []bool{a.Patch != nil, a.Apply != nil, a.Delete != nil, a.Request != nil, a.Controller != "", a.Stop != "", a.Kill != "", a.Start != "", a.Machine != nil, a.Pause.Duration != 0} {
 		if is {
 			count++
 		}
 	}
 	switch {
 	case count != 1:
-		return errors.New("each entry of do must be one of patch, apply, delete, request, controller, stop, kill, start, pause")
+		return errors.New("each entry of do must be one of patch, apply, delete, request, controller, stop, kill, start, machine, pause")
 	case a.Controller != "" && a.Controller != "stop" && a.Controller != "start":
 		return fmt.Errorf("controller is %q; it must be stop or start", a.Controller)
 	}

@@ -58,6 +58,7 @@ func (r *run) tryAction(ctx context.Context, action Action) ([]applied, error) {
 	case action.Controller == "stop", action.Stop != "":
 		r.stops.Wait()
 		for _, p := range r.named(action.Stop) {
+			r.setDown(p, true)
 			if failure := p.stop(r.scenario.StopsWith); failure != nil {
 				return nil, failure
 			}
@@ -65,16 +66,20 @@ func (r *run) tryAction(ctx context.Context, action Action) ([]applied, error) {
 		return nil, nil
 	case action.Kill != "":
 		for _, p := range r.named(action.Kill) {
+			r.setDown(p, true)
 			p.kill()
 		}
 		return nil, nil
 	case action.Controller == "start", action.Start != "":
 		for _, p := range r.named(action.Start) {
+			r.setDown(p, false)
 			if err := p.start(); err != nil {
 				return nil, err
 			}
 		}
 		return nil, nil
+	case action.Machine != nil:
+		return r.changeMachine(ctx, *action.Machine)
 	case action.Request != nil:
 		at := slices.IndexFunc(r.outside, func(o *outside) bool { return o.name == action.Request.To })
 		if at < 0 {

@@ -289,6 +289,9 @@ func (l *Lab) prepare(ctx context.Context, o Options, commands Commands) (*subje
 			return nil, err
 		}
 	}
+	if err := s.buildWorkshop(ctx, o); err != nil {
+		return nil, err
+	}
 	if !o.Scenario.rulesNameNamespace() {
 		all, err := o.Scenario.compile("")
 		if err != nil {
@@ -473,7 +476,7 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 	if len(o.Faults) > 0 {
 		return slices.Repeat([]Plan{{Kind: "replay", Faults: o.Faults}}, max(1, o.Replays))
 	}
-	all := Exhaustive(o.Scenario.byTarget(undisturbed), slices.Collect(maps.Keys(o.Scenario.Outside))...)
+	all := exhaustive(o.Scenario.byTarget(undisturbed), o.Scenario.reachesMachine, slices.Collect(maps.Keys(o.Scenario.Outside))...)
 	if o.Seeds > 0 {
 		return Random(all, o.Seed, o.Seeds)
 	}

@@ -120,7 +120,7 @@ func (r *run) awaitWatches(ctx context.Context) error {
 	const limit = 5 * time.Second
 	for begin := time.Now(); r.elapsed(begin) < limit; {
 		seen := r.watchedIn(r.recording.History())
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(r.watched)), func(w watching) bool { return !seen[w] }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(r.watched)), func(w watching) bool { return !seen[w] && !r.isSwitchedOff(w.program) }) {
 			return nil
 		}
 		if err := r.sleep(ctx, nil, pollInterval); err != nil {

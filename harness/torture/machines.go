@@ -1,0 +1,445 @@
+package torture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/gobuild"
+	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/machine"
+	"example.com/controllers/harness/machine/host"
+)
+
+// MachineAction changes a simulated machine, as "workshop node" does. The step goes on when the machine is on or off as
+// asked, and the programs on it have been started or killed.
+type MachineAction struct {
+	Name string `json:"name"`
+	// Do is add, remove, on, off, ready, not-ready, reboot, or set-reboot for what happens when the machine is told to
+	// reboot later on. Reboots by a step are not counted in [machine.RebootsAnnotation], so that a rule can tell how
+	// often programs have rebooted the machine.
+	Do string `json:"do"`
+	// Behavior and BootTime are for reboot and set-reboot; see package machine.
+	Behavior machine.Behavior `json:"behavior,omitempty"`
+	BootTime metav1.Duration  `json:"bootTime,omitempty"`
+}
+
+// rebootVariable stands for a command that reboots the program's own machine.
+const rebootVariable = "{reboot}"
+
+// hasMachines reports whether the machines of the cluster go on and off in a run, so that programs run on them.
+func (s *Scenario) hasMachines() bool {
+	for _, program := range s.programs() {
+		if program.EachNode {
+			return true
+		}
+	}
+	return len(s.machineActions()) > 0
+}
+
+func (s *Scenario) machineActions() (all []*MachineAction) {
+	for _, step := range slices.Concat(s.Setup, s.Steps) {
+		for _, action := range step.Do {
+			if action.Machine != nil {
+				all = append(all, action.Machine)
+			}
+		}
+	}
+	return all
+}
+
+func (s *Scenario) checkMachines() error {
+	for _, a := range s.machineActions() {
+		known := []string{"add", "remove", "on", "off", "ready", "not-ready", "reboot", "set-reboot"}
+		isReboot := a.Do == "reboot" || a.Do == "set-reboot"
+		switch {
+		case !s.isCluster():
+			return errors.New("machine: other runs use the same machines; it needs scope: cluster")
+		case a.Name == "":
+			return errors.New("machine: name is required")
+		case !slices.Contains(known, a.Do):
+			return fmt.Errorf("machine: do is %q; it must be one of %s", a.Do, strings.Join(known, ", "))
+		case !isReboot && (a.Behavior != "" || a.BootTime.Duration != 0):
+			return fmt.Errorf("machine: behavior and bootTime are for reboot and set-reboot, not for %s", a.Do)
+		case a.Behavior != "" && !slices.Contains(machine.Behaviors, a.Behavior):
+			return fmt.Errorf("machine: behavior is %q; it must be one of %q", a.Behavior, machine.Behaviors)
+		case a.BootTime.Duration < 0:
+			return errors.New("machine: bootTime must not be negative")
+		}
+	}
+	for name, program := range s.programs() {
+		if rebootsMachine(program.Args) && (!program.EachNode || !s.isCluster()) {
+			return fmt.Errorf("program %s: %s is for programs with eachNode, and needs scope: cluster", name, rebootVariable)
+		}
+	}
+	return nil
+}
+
+// rebootsMachine reports whether a command has a placeholder for the command that reboots its machine.
+func rebootsMachine(command []string) bool {
+	return strings.Contains(strings.Join(command, " "), rebootVariable)
+}
+
+// isOnMachine reports whether the instances of a program run on machines.
+func (s *Scenario) isOnMachine(target string) bool {
+	program, _, _ := strings.Cut(target, "-")
+	return s.programs()[program].EachNode
+}
+
+// machines is what a run knows of its machines and of the programs on them.
+type machines struct {
+	ctx    context.Context // ends with the run
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	all     map[string]machineState
+	changed chan struct{}     // closed and replaced at each change
+	over    map[string]func() // ends the hold-up of a machine that is rebooting
+}
+
+// machineState is a machine whose programs have been started or killed accordingly. The zero value is a machine that has
+// not been seen yet, or has been removed.
+type machineState struct {
+	uid   types.UID
+	boots int
+	on    bool
+}
+
+func stateOf(node *corev1.Node) machineState {
+	return machineState{node.UID, machine.Boots(node), machine.IsOn(node)}
+}
+
+func (m *machines) set(name string, state machineState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all[name] = state
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func (m *machines) get(name string) (state machineState, changed <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.all[name], m.changed
+}
+
+func newMachines(ctx context.Context) *machines {
+	m := &machines{all: map[string]machineState{}, changed: make(chan struct{}), over: map[string]func(){}}
+	m.ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return m
+}
+
+// areRebooting reports whether machines are off, or their programs have not been in contact yet, in a reboot that ends.
+func (m *machines) areRebooting() bool {
+	if m == nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.over) > 0
+}
+
+// followMachines starts the programs on each machine whenever it goes on, and kills them when it goes off, until the end of
+// the run. It returns when the programs on those that are on have been started.
+func (r *run) followMachines(ctx context.Context) error {
+	client := r.controlPlane.clients
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: machine.Selector})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	r.machines.work.Go(func() {
+		if err := host.Follow(r.machines.ctx, client, "", r.machineOn, r.machineOff); err != nil {
+			r.cannotGoOn(err)
+		}
+	})
+	for _, node := range nodes.Items {
+		if err := r.awaitMachine(ctx, node.Name, func(state machineState) bool { return state.on }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopMachines ends followMachines. The programs keep running.
+func (r *run) stopMachines() {
+	if r.machines != nil {
+		r.machines.cancel()
+		r.machines.work.Wait()
+	}
+}
+
+// cannotGoOn ends the run with an error that is not the controller's fault.
+func (r *run) cannotGoOn(err error) {
+	select {
+	case r.died <- &Failure{NotRun, "machines", err.Error()}:
+	default: // one is enough
+	}
+}
+
+// on returns the programs on a machine.
+func (r *run) on(node string) []*program {
+	return slices.DeleteFunc(slices.Clone(r.programs), func(p *program) bool { return p.node != node })
+}
+
+// isSwitchedOff reports whether the machine of a program is off, which is named as in [Scenario.target].
+func (r *run) isSwitchedOff(target string) bool {
+	return slices.ContainsFunc(r.programs, func(p *program) bool { return p.process.label == target && p.isSwitchedOff() })
+}
+
+// machineOn starts the programs on a machine that has been switched on.
+func (r *run) machineOn(node *corev1.Node) {
+	programs := r.on(node.Name)
+	for _, p := range programs {
+		if err := r.authenticate(p, node); err != nil {
+			r.cannotGoOn(err)
+			return
+		}
+		p.switchOn()
+		if r.isDown(p) { // a step has ended it
+			continue
+		}
+		if err := p.start(); err != nil {
+			r.cannotGoOn(err)
+			return
+		}
+	}
+	m := r.machines
+	m.set(node.Name, stateOf(node))
+	m.work.Go(func() { // it is back when its programs are
+		const limit = 10 * time.Second // some programs have nothing to ask for
+		_ = wait.PollUntilContextTimeout(m.ctx, pollInterval, limit, true, func(context.Context) (bool, error) {
+			return !slices.ContainsFunc(programs, func(p *program) bool { silent, _ := r.isSilent(p); return silent }), nil
+		})
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if over := m.over[node.Name]; over != nil && m.all[node.Name].on {
+			over()
+			delete(m.over, node.Name)
+		}
+	})
+}
+
+// machineOff kills the programs on a machine whose power has gone off, or that has been removed. If it is to come back by
+// itself, that holds up the programs.
+func (r *run) machineOff(node *corev1.Node) {
+	for _, p := range r.on(node.Name) {
+		p.switchOff()
+	}
+	m := r.machines
+	if reboot, err := machine.RebootOf(node); err == nil && reboot != nil && reboot.Behavior != machine.Hang {
+		m.mu.Lock()
+		if m.over[node.Name] == nil {
+			m.over[node.Name] = r.holder(node.Name)(history.MachineRebooted)
+		}
+		m.mu.Unlock()
+	}
+	state := stateOf(node)
+	state.on = false // it may have been removed
+	m.set(node.Name, state)
+}
+
+// isDown reports whether a step has ended a program.
+func (r *run) isDown(p *program) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.isDown
+}
+
+// setDown notes that a step ends or starts a program. One that a step has ended does not start with its machine.
+func (r *run) setDown(p *program, down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.isDown = down
+}
+
+// authenticate gives a program a token of its account that is bound to its Node, as that of a Pod on the Node is.
+func (r *run) authenticate(p *program, node *corev1.Node) error {
+	account := cmp.Or(p.Account, r.scenario.Account)
+	if account == "" {
+		return nil
+	}
+	namespace, name := r.qualify(account)
+	var failed error
+	// A fault may have killed the control plane.
+	err := wait.PollUntilContextTimeout(r.machines.ctx, 4*pollInterval, time.Minute, true, func(ctx context.Context) (bool, error) {
+		config, err := r.controlPlane.cluster.NodeServiceAccountConfig(ctx, namespace, name, node)
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the Node has been removed
+			return true, nil
+		}
+		if err == nil {
+			config, err = p.proxy.ConfigFor(config)
+		}
+		if err == nil {
+			err = cluster.WriteKubeconfig(p.kubeconfig, config, r.namespace)
+		}
+		failed = err
+		return err == nil, nil
+	})
+	if err != nil && r.machines.ctx.Err() == nil {
+		return fmt.Errorf("bind the token of %s to its node: %w", p.name, failed)
+	}
+	return nil
+}
+
+// awaitMachine waits until a machine is in a state, and the programs on it have been started or killed.
+func (r *run) awaitMachine(ctx context.Context, name string, is func(machineState) bool) error {
+	const limit = time.Minute
+	for begin := time.Now(); ; {
+		var state machineState
+		var changed <-chan struct{}
+		if r.machines != nil {
+			state, changed = r.machines.get(name)
+		} else { // there are no programs yet
+			node, err := r.controlPlane.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			if err == nil {
+				state = stateOf(node)
+			}
+		}
+		if is(state) {
+			return nil
+		}
+		if r.elapsed(begin) > limit {
+			return fmt.Errorf("machine %s has not become what it should be within %s", name, limit)
+		}
+		if err := r.sleep(ctx, changed, 4*pollInterval); err != nil {
+			return err
+		}
+	}
+}
+
+// changeMachine takes a step's action on a machine.
+func (r *run) changeMachine(ctx context.Context, a MachineAction) ([]applied, error) {
+	client := r.controlPlane.clients
+	options := machine.RebootOptions{Behavior: a.Behavior, BootTime: a.BootTime.Duration, Spontaneous: true}
+	before, err := client.CoreV1().Nodes().Get(ctx, a.Name, metav1.GetOptions{})
+	if err != nil && a.Do != "add" {
+		return nil, fmt.Errorf("%s machine: %w", a.Do, err)
+	}
+	is := func(machineState) bool { return true }
+	isOn := func(state machineState) bool { return state.on }
+	isOff := func(state machineState) bool { return !state.on }
+	switch a.Do {
+	case "add":
+		err, is = machine.Add(ctx, client, a.Name), isOn
+	case "remove":
+		err, is = machine.Remove(ctx, client, a.Name), isOff
+	case "on":
+		err, is = machine.SetPower(ctx, client, a.Name, true), isOn
+	case "off":
+		err, is = machine.SetPower(ctx, client, a.Name, false), isOff
+	case "ready", "not-ready":
+		err = machine.SetReady(ctx, client, a.Name, a.Do == "ready")
+	case "set-reboot":
+		err = machine.SetReboots(ctx, client, a.Name, options)
+	case "reboot":
+		switch cmp.Or(a.Behavior, machine.Behavior(before.Annotations[machine.RebootAnnotation])) {
+		case machine.Ignore:
+		case machine.Hang:
+			is = isOff
+		default:
+			is = func(state machineState) bool { return state.on && state.boots > machine.Boots(before) }
+		}
+		err = machine.Reboot(ctx, client, a.Name, options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.awaitMachine(ctx, a.Name, is); err != nil {
+		return nil, err
+	}
+	if a.Do == "remove" {
+		old := &unstructured.Unstructured{}
+		old.SetName(before.Name)
+		old.SetUID(before.UID)
+		return nil, r.awaitDeletion(ctx, "nodes", old)
+	}
+	node, err := client.CoreV1().Nodes().Get(ctx, a.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("%s machine: %w", a.Do, err)
+	}
+	return []applied{{"nodes", node.ResourceVersion}}, nil
+}
+
+// faultBootTime is how long a machine is off that a fault reboots.
+const faultBootTime = 2 * time.Second
+
+// failMachine returns what the proxy of a program calls to make a machine fail: the one that the program runs on, or else
+// the one whose Node the request is for. See [apiproxy.Options].
+func (r *run) failMachine(p *program) func(context.Context, history.InjectionKind, history.Request) (own bool) {
+	return func(_ context.Context, kind history.InjectionKind, q history.Request) (own bool) {
+		name := p.node
+		if name == "" && q.Group == "" && q.Resource == "nodes" {
+			name = q.Name
+		}
+		if name == "" {
+			return false
+		}
+		options := machine.RebootOptions{Behavior: machine.PowerCut, BootTime: faultBootTime, Spontaneous: true}
+		if kind == history.MachineRebooted {
+			options.Behavior = machine.Normal
+		}
+		ctx := r.machines.ctx // that of the request ends when the program does
+		before, _ := r.machines.get(name)
+		if !before.on {
+			return name == p.node
+		}
+		err := machine.Reboot(ctx, r.controlPlane.clients, name, options)
+		if err == nil {
+			err = wait.PollUntilContextTimeout(ctx, pollInterval/10, time.Minute, true, func(context.Context) (bool, error) {
+				now, _ := r.machines.get(name)
+				return now != before, nil
+			})
+		}
+		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+			r.cannotGoOn(fmt.Errorf("make machine %s fail: %w", name, err))
+		}
+		return name == p.node
+	}
+}
+
+// rebootCommand returns a command that reboots a machine. It goes to the API server itself, as an administrator.
+func (r *run) rebootCommand(node string) string {
+	return strings.Join([]string{r.workshop, "node", "reboot", node, "--kubeconfig", r.controlPlane.cluster.Kubeconfig}, " ")
+}
+
+// buildWorkshop builds the program of rebootCommand, if a command needs it.
+func (s *subject) buildWorkshop(ctx context.Context, o Options) error {
+	needed := false
+	for _, command := range s.commands {
+		needed = needed || rebootsMachine(command)
+	}
+	if !needed {
+		return nil
+	}
+	root, err := cluster.Root(ctx)
+	if err != nil {
+		return err
+	}
+	path, err := gobuild.Build(ctx, gobuild.Workshop(filepath.Join(root, "harness")), o.Progress)
+	if err != nil {
+		return err
+	}
+	pinned, err := pin([]string{path}, s.scratch)
+	if err == nil {
+		s.workshop = pinned[0]
+	}
+	return err
+}
