@@ -133,7 +133,7 @@ func TestReadTheLeast(t *testing.T) {
 }
 
 func TestReadRefuses(t *testing.T) {
-	const twoThings = "step 1: each entry of do must be one of patch, apply, delete, request, controller, stop, kill, start, pause"
+	const twoThings = "step 1: each entry of do must be one of patch, apply, delete, request, controller, stop, kill, start, machine, pause"
 	const reference = "step 1: patch and delete need a resource, and either a name or a selector"
 	do := func(action string) string { return least + "steps: [{name: a, do: [" + action + "]}]" }
 	for name, c := range map[string]struct{ text, want string }{

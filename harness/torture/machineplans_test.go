@@ -1,0 +1,99 @@
+package torture
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/machine"
+)
+
+func TestMachineActionsThatAreWrong(t *testing.T) {
+	const cluster = "resources: [nodes]\nconverged: [{rule: 'true'}]\nscope: cluster\n"
+	for text, want := range map[string]string{
+		"steps: [{name: x, do: [{machine: {do: 'on'}}]}]":                               "machine: name is required",
+		"steps: [{name: x, do: [{machine: {name: a, do: burn}}]}]":                      `machine: do is "burn"; it must be one of add, remove, on, off, `,
+		"setup: [{name: x, do: [{machine: {name: a, do: 'on', bootTime: 1s}}]}]":        "machine: behavior and bootTime are for reboot and set-reboot, not for on",
+		"steps: [{name: x, do: [{machine: {name: a, do: reboot, behavior: slow}}]}]":    `machine: behavior is "slow"; it must be one of ["normal" "hang"`,
+		"steps: [{name: x, do: [{machine: {name: a, do: set-reboot, bootTime: -1s}}]}]": "machine: bootTime must not be negative",
+		"controller: {module: ., package: ., args: ['--reboot={reboot}']}":              "program controller: {reboot} is for programs with eachNode",
+		"steps: [{name: x, do: [{machine: {name: a, do: 'on'}, pause: 1s}]}]":           "each entry of do must be one of",
+	} {
+		_, err := read(t, cluster+text)
+		require.ErrorContains(t, err, want, text)
+	}
+	_, err := read(t, "resources: [pods]\nconverged: [{rule: 'true'}]\nsteps: [{name: x, do: [{machine: {name: a, do: 'on'}}]}]")
+	require.ErrorContains(t, err, "other runs use the same machines; it needs scope: cluster")
+}
+
+const withMachines = `
+resources: [nodes]
+converged: [{rule: 'true'}]
+scope: cluster
+programs:
+  controller: {module: ., package: ./cmd/controller}
+  agent: {module: ., package: ./cmd/agent, eachNode: true, args: ["--reboot-command={reboot}"]}
+steps:
+- name: a machine is added
+  do: [machine: {name: node-2, do: add}]
+`
+
+// A machine that a step adds has an agent, which does not run before.
+func TestInstancesOnMachines(t *testing.T) {
+	s, err := read(t, withMachines)
+	require.NoError(t, err)
+	all, err := s.instances(t.Context(), fake.NewClientset(machine.Node("node-0", "v1"), machine.Node("node-2", "v1")))
+	require.NoError(t, err)
+	var names []string
+	for _, one := range all {
+		names = append(names, one.name)
+	}
+	require.Equal(t, []string{"agent-node-0", "agent-node-2", "controller"}, names)
+}
+
+func TestPlansForMachines(t *testing.T) {
+	s, err := read(t, withMachines)
+	require.NoError(t, err)
+	h := &history.History{Requests: []history.Request{
+		{ID: 1, Program: "agent-node-0", Verb: "patch", Resource: "nodes", Name: "node-0", Status: 200},
+		{ID: 2, Program: "agent-node-0", Verb: "list", Resource: "nodes", Status: 200},
+		{ID: 3, Program: "agent-node-0", Verb: "create", Resource: "events", Status: 201},
+		{ID: 4, Program: "controller", Verb: "update", Resource: "nodes", Subresource: "status", Name: "node-1", Status: 200},
+		{ID: 5, Program: "controller", Verb: "create", Resource: "nodes", Status: 201},
+		{ID: 6, Program: "controller", Verb: "create", Resource: "events", Status: 201},
+		{ID: 7, Program: "agent-node-0", Verb: "create", Group: "cloud", Resource: "disks", Status: 201},
+	}}
+	var got []string
+	for _, plan := range exhaustive(h, s.reachesMachine, "cloud") {
+		if plan.Kind == "power cut after" {
+			got = append(got, plan.String())
+		}
+	}
+	require.ElementsMatch(t, []string{
+		"--fault verb=patch,resource=nodes,program=agent-node-0,nth=1,power-cut=after",
+		"--fault verb=create,resource=events,program=agent-node-0,nth=1,power-cut=after",
+		"--fault verb=update,resource=nodes,subresource=status,program=controller,nth=1,power-cut=after",
+	}, got)
+	for _, plan := range Exhaustive(h, "cloud") {
+		require.NotContains(t, plan.String(), "power-cut")
+	}
+}
+
+// A program that is killed with its machine has not died by itself, and is not started until its machine is on.
+func TestAProgramOnAMachine(t *testing.T) {
+	p := shell(t, func(int64) bool { return true }, waits)
+	p.says("ready")
+	p.switchOff()
+	require.False(t, p.isRunning())
+	require.NoError(t, p.start())
+	require.False(t, p.isRunning())
+	require.Nil(t, p.stop(0))
+	p.switchOn()
+	require.False(t, p.isRunning())
+	require.NoError(t, p.start())
+	require.True(t, p.isRunning())
+	p.hasNotFailed()
+	require.Zero(t, p.asked.Load())
+}
