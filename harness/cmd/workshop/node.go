@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -119,7 +120,8 @@ func rebootFlags(cmd *cobra.Command, o *machine.RebootOptions, usual string) {
 // cluster returns the cluster whose nodes are meant.
 func (f *nodeFlags) cluster(ctx context.Context) (*cluster.Cluster, error) {
 	if kubeconfig := cmp.Or(f.kubeconfig, os.Getenv(cluster.KubeconfigVariable)); kubeconfig != "" {
-		return &cluster.Cluster{Kubeconfig: kubeconfig}, nil
+		path, err := filepath.Abs(kubeconfig) // processes on machines may have another working directory
+		return &cluster.Cluster{Kubeconfig: path}, err
 	}
 	var c *cluster.Cluster
 	err := withUpDir(ctx, func(ctx context.Context, dir string) (err error) {
