@@ -25,8 +25,8 @@ func TestStagesCoverNodesAndPods(t *testing.T) {
 	}, names)
 }
 
-// The Stages are YAML, so the compiler does not notice when the annotation is renamed.
-func TestNodeStagesSelectByReadyAnnotation(t *testing.T) {
+// The Stages are YAML, so the compiler does not notice when an annotation is renamed.
+func TestNodeStagesSelectByAnnotations(t *testing.T) {
 	all, err := stages()
 	require.NoError(t, err)
 	for _, stage := range all[internalversion.StageResourceRef{APIGroup: "v1", Kind: "Node"}] {
@@ -34,6 +34,8 @@ func TestNodeStagesSelectByReadyAnnotation(t *testing.T) {
 		for _, expression := range stage.Spec.Selector.MatchExpressions {
 			keys = append(keys, expression.JQ.Key)
 		}
-		require.Contains(t, strings.Join(keys, "\n"), `.metadata.annotations["`+machine.ReadyAnnotation+`"]`, stage.Name)
+		for _, annotation := range []string{machine.ReadyAnnotation, machine.RebootingAnnotation} {
+			require.Contains(t, strings.Join(keys, "\n"), `.metadata.annotations["`+annotation+`"]`, stage.Name)
+		}
 	}
 }
