@@ -139,7 +139,6 @@ type world struct {
 	*clustertest.Env
 	t           *testing.T
 	output, log *output
-	ctx         context.Context
 	stop        func() // and wait until Run has returned
 }
 
