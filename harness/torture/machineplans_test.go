@@ -19,6 +19,7 @@ func TestMachineActionsThatAreWrong(t *testing.T) {
 		"steps: [{name: x, do: [{machine: {name: a, do: reboot, behavior: slow}}]}]":    `machine: behavior is "slow"; it must be one of ["normal" "hang"`,
 		"steps: [{name: x, do: [{machine: {name: a, do: set-reboot, bootTime: -1s}}]}]": "machine: bootTime must not be negative",
 		"controller: {module: ., package: ., args: ['--reboot={reboot}']}":              "program controller: {reboot} is for programs with eachNode",
+		"controller: {module: ., package: ., env: {REBOOT: '{reboot}'}}":                "program controller: {reboot} is for programs with eachNode",
 		"steps: [{name: x, do: [{machine: {name: a, do: 'on'}, pause: 1s}]}]":           "each entry of do must be one of",
 	} {
 		_, err := read(t, cluster+text)

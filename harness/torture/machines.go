@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,16 +83,17 @@ func (s *Scenario) checkMachines() error {
 		}
 	}
 	for name, program := range s.programs() {
-		if rebootsMachine(program.Args) && (!program.EachNode || !s.isCluster()) {
+		if program.rebootsMachine(program.Args) && (!program.EachNode || !s.isCluster()) {
 			return fmt.Errorf("program %s: %s is for programs with eachNode, and needs scope: cluster", name, rebootVariable)
 		}
 	}
 	return nil
 }
 
-// rebootsMachine reports whether a command has a placeholder for the command that reboots its machine.
-func rebootsMachine(command []string) bool {
-	return strings.Contains(strings.Join(command, " "), rebootVariable)
+// rebootsMachine reports whether the program, with this command, is given the command that reboots its machine.
+func (c Controller) rebootsMachine(command []string) bool {
+	given := slices.AppendSeq(slices.Clone(command), maps.Values(c.Env))
+	return slices.ContainsFunc(given, func(text string) bool { return strings.Contains(text, rebootVariable) })
 }
 
 // isOnMachine reports whether the instances of a program run on machines.
@@ -423,8 +425,8 @@ func (r *run) rebootCommand(node string) string {
 // buildWorkshop builds the program of rebootCommand, if a command needs it.
 func (s *subject) buildWorkshop(ctx context.Context, o Options) error {
 	needed := false
-	for _, command := range s.commands {
-		needed = needed || rebootsMachine(command)
+	for name, program := range o.Scenario.programs() {
+		needed = needed || program.rebootsMachine(s.commands[name])
 	}
 	if !needed {
 		return nil
