@@ -60,7 +60,7 @@ test: ## Run all checks and tests, and play every page
 	@$(MAKE) tests
 
 # Modules without packages of their own: they pin the versions of other people's programs.
-pins = tools harness/others 04-crd/tools
+pins = tools tools/gremlins harness/others 04-crd/tools
 modules = $(filter-out $(pins),$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*go.mod')))
 packages = $(patsubst %,./%/...,$(modules))
 
@@ -119,6 +119,18 @@ torture: ## Run a lesson's controller again and again, each time with another fa
 mutants: ## Put bugs into a lesson's controller, and see whether torture finds them
 ##  LESSON=3: which; MUTANTS="--only hot-loop": flags
 	@$(workshop) mutants --scenario "$(scenario)" --mutants "$(dir $(scenario))../mutants" $(MUTANTS)
+
+# Explains what survives in a lesson: LESSON=3.
+survivors = $(or $(filter 0$(or $(LESSON),3)-%,$(wildcard 0*/test/survivors.txt)),$(error There is no survivors.txt for lesson $(LESSON). There is: $(wildcard 0*/test/survivors.txt)))
+
+# Gremlins makes the changes. It runs the tests of one package at a time; they need no cluster.
+.PHONY: mutation
+mutation: ## Change one operator of a lesson's code at a time, and see whether its own tests fail
+##  LESSON=3: which; MUTATION="--only controller.go": flags
+	@cd tools/gremlins && GOWORK=off go build -o ../../.workshop/bin/ tool
+	@cd harness && GOWORK=off go build -o ../.workshop/bin/ ./cmd/mutation
+	@KUBE_CACHE_MUTATION_DETECTOR=true WORKSHOP_WATCH_PID=$$PPID .workshop/bin/mutation --gremlins .workshop/bin/gremlins \
+		--explained "$(survivors)" $(MUTATION) "$(firstword $(subst /, ,$(survivors)))"
 
 # Old output is deleted first, so that files which the generators no longer write do not stay.
 .PHONY: generate

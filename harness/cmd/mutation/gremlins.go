@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"example.com/controllers/harness/environ"
+	"example.com/controllers/harness/proc"
+)
+
+// patience is how many times as long as without a mutant the tests of a package may take. The first time, they are
+// compiled as well.
+const patience = 6
+
+// runGremlins runs Gremlins on the packages of a module, one at a time, with one worker.
+func runGremlins(ctx context.Context, gremlins, module string, only *regexp.Regexp) (all []mutant, err error) {
+	gremlins, err = filepath.Abs(gremlins)
+	if err != nil {
+		return nil, err
+	}
+	scratch, err := os.MkdirTemp("", "mutation-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	env, err := environment(ctx, scratch)
+	if err != nil {
+		return nil, err
+	}
+	packages, err := listPackages(ctx, module)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range packages {
+		dir, err := filepath.Rel(module, p.Dir)
+		if err != nil {
+			return nil, err
+		}
+		args := []string{"unleash", "--workers", "1", "--timeout-coefficient", strconv.Itoa(patience),
+			"--invert-logical", "--invert-loopctrl", "--invert-assignments", "--invert-bwassign", "--remove-self-assignments",
+			// Without --invert-bitwise, which takes the & before an operand for the operator, and then does not compile.
+			"--exclude-files", "/"} // of other packages
+		sources := map[string]source{}
+		for _, name := range p.GoFiles {
+			s, err := readSource(filepath.Join(p.Dir, name))
+			if err != nil {
+				return nil, err
+			}
+			if ast.IsGenerated(s.file) || !only.MatchString(filepath.ToSlash(filepath.Join(dir, name))) {
+				args = append(args, "--exclude-files", "^"+regexp.QuoteMeta(name)+"$")
+				continue
+			}
+			sources[name] = s
+		}
+		if len(sources) == 0 {
+			continue
+		}
+		fmt.Println("\n" + p.ImportPath)
+		output := filepath.Join(scratch, "output.json")
+		if err := os.RemoveAll(output); err != nil {
+			return nil, err
+		}
+		cmd := exec.CommandContext(ctx, gremlins, append(args, "--output", output, p.Dir)...)
+		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = module, env, os.Stdout, os.Stderr
+		proc.Group(cmd)
+		err = cmd.Run()
+		if cmd.Process != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // programs whose tests were cut off by a time limit
+		}
+		if err := errors.Join(err, context.Cause(ctx)); err != nil {
+			return nil, fmt.Errorf("gremlins, in package %s: %w", p.ImportPath, err)
+		}
+		mutants, err := readOutput(output, dir, sources)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, mutants...)
+	}
+	return all, nil
+}
+
+// environment returns that of Gremlins and the tests. The go command on its PATH is this program, see goCommand.
+func environment(ctx context.Context, scratch string) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	goPath, err := exec.LookPath("go")
+	if err != nil {
+		return nil, err
+	}
+	bin := filepath.Join(scratch, "bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Symlink(self, filepath.Join(bin, "go")); err != nil {
+		return nil, err
+	}
+	temporary := filepath.Join(scratch, "tmp") // Gremlins leaves its copies of the code if it is interrupted
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		return nil, err
+	}
+	env, err := environ.Isolated(filepath.Join(scratch, "home"), "KUBE_CACHE_MUTATION_DETECTOR")
+	if err != nil {
+		return nil, err
+	}
+	settings, err := environ.GoCommand(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The copies that Gremlins makes are outside of the workspace.
+	return append(append(env, settings...), "GOWORK=off", "TMPDIR="+temporary, realGo+"="+goPath,
+		"PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH")), nil
+}
+
+// goPackage is a package as "go list -json" prints it.
+type goPackage struct {
+	Dir, ImportPath string
+	GoFiles         []string
+}
+
+// listPackages returns the packages of a module, without those for tests.
+func listPackages(ctx context.Context, module string) ([]goPackage, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-json=Dir,ImportPath,GoFiles", "./...")
+	cmd.Dir, cmd.Env, cmd.Stderr = module, append(os.Environ(), "GOWORK=off"), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list in %s: %w", module, err)
+	}
+	var packages []goPackage
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); decoder.More(); {
+		var p goPackage
+		if err := decoder.Decode(&p); err != nil {
+			return nil, err
+		}
+		if !strings.HasSuffix(p.ImportPath, "test") {
+			packages = append(packages, p)
+		}
+	}
+	return packages, nil
+}
+
+// readOutput reads the file that Gremlins writes. It writes none if there are no mutants.
+func readOutput(path, dir string, sources map[string]source) ([]mutant, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var output struct {
+		Files []struct {
+			Name      string `json:"file_name"`
+			Mutations []struct {
+				Line, Column int
+				Type, Status string
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &output); err != nil {
+		return nil, fmt.Errorf("read Gremlins' output: %w", err)
+	}
+	var all []mutant
+	for _, file := range output.Files {
+		for _, m := range file.Mutations {
+			result := status(m.Status)
+			if !slices.Contains([]status{killed, timedOut, lived, notViable}, result) {
+				return nil, fmt.Errorf("gremlins did not run the mutant at %s:%d:%d: %s", file.Name, m.Line, m.Column, m.Status)
+			}
+			function, line := sources[file.Name].at(m.Line, m.Column)
+			all = append(all, mutant{key{filepath.ToSlash(filepath.Join(dir, file.Name)), function, m.Type, line}, m.Line, result})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b mutant) int {
+		if a.file != b.file {
+			return strings.Compare(a.file, b.file)
+		}
+		return a.number - b.number
+	})
+	return all, nil
+}
+
+// source is a parsed Go file.
+type source struct {
+	text  []byte
+	set   *token.FileSet
+	file  *ast.File
+	lines []string
+}
+
+func readSource(path string) (source, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return source{}, err
+	}
+	s := source{text: text, set: token.NewFileSet(), lines: strings.Split(string(text), "\n")}
+	s.file, err = parser.ParseFile(s.set, path, text, parser.ParseComments)
+	return s, err
+}
+
+// at returns the name of the function at a position, or "-" outside of functions, and the trimmed line with the token at
+// that position in brackets. Lines and columns count from 1.
+func (s source) at(line, column int) (function, marked string) {
+	file := s.set.File(s.file.Pos())
+	position := file.LineStart(line) + token.Pos(column-1)
+	function = "-"
+	for _, declaration := range s.file.Decls {
+		if f, ok := declaration.(*ast.FuncDecl); ok && f.Pos() <= position && position < f.End() {
+			function = f.Name.Name
+		}
+	}
+	var tokens scanner.Scanner
+	rest := s.text[file.Offset(position):]
+	set := token.NewFileSet()
+	tokens.Init(set.AddFile("", -1, len(rest)), rest, nil, 0)
+	_, operator, literal := tokens.Scan()
+	if literal == "" {
+		literal = operator.String()
+	}
+	text := s.lines[line-1]
+	return function, strings.TrimSpace(text[:column-1] + "[" + literal + "]" + text[column-1+len(literal):])
+}

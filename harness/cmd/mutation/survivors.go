@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// key identifies a mutant, and stays the same when the code around it changes. Two mutants have the same key if the same
+// line is in a function twice.
+type key struct {
+	file     string // relative to the module
+	function string // that contains the mutant
+	mutator  string // Gremlins' name for the kind of change
+	line     string // trimmed, with the changed operator in brackets
+}
+
+const separator = " | "
+
+func (k key) String() string {
+	return strings.Join([]string{k.file, k.function, k.mutator, k.line}, separator)
+}
+
+// status is what Gremlins says about a mutant.
+type status string
+
+const (
+	killed    status = "KILLED"
+	timedOut  status = "TIMED OUT"
+	lived     status = "LIVED"
+	notViable status = "NOT VIABLE"
+)
+
+// mutant is one changed operator.
+type mutant struct {
+	key
+	number int // of its line
+	status status
+}
+
+// explanation says why no test needs to catch a mutant.
+type explanation struct {
+	mutant key
+	number int // of its line in the file of explanations
+}
+
+// parseExplanations reads lines of the form "file | function | mutator | line | why". Empty lines, and those that start
+// with "#", are comments.
+func parseExplanations(text string) ([]explanation, error) {
+	var all []explanation
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		fields := strings.Split(line, separator)
+		last := len(fields) - 1
+		if last < 4 || strings.TrimSpace(fields[last]) == "" {
+			return nil, fmt.Errorf("line %d is not of the form FILE | FUNCTION | MUTATOR | LINE | WHY: %s", number, line)
+		}
+		all = append(all, explanation{key{fields[0], fields[1], fields[2], strings.Join(fields[3:last], separator)}, number})
+	}
+	return all, nil
+}
+
+// match returns the survivors that are not explained, and the explanations that have no survivor. Each explanation is
+// for one survivor.
+func match(mutants []mutant, explanations []explanation) (unexplained []mutant, stale []explanation) {
+	survivors := map[key][]mutant{}
+	for _, m := range mutants {
+		if m.status == lived {
+			survivors[m.key] = append(survivors[m.key], m)
+		}
+	}
+	for _, e := range explanations {
+		same := survivors[e.mutant]
+		if len(same) == 0 {
+			stale = append(stale, e)
+			continue
+		}
+		survivors[e.mutant] = same[1:]
+	}
+	for _, m := range mutants {
+		if left := survivors[m.key]; len(left) > 0 && left[0] == m {
+			unexplained = append(unexplained, m)
+			survivors[m.key] = left[1:]
+		}
+	}
+	return unexplained, stale
+}
