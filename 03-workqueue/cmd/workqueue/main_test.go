@@ -91,6 +91,20 @@ func (p *program) address() string {
 	return address
 }
 
+// awaitShutdown waits until the program at a URL is no longer ready, or has ended.
+func awaitShutdown(url string) {
+	for {
+		response, err := http.Get(url + "/readyz")
+		if err != nil {
+			return
+		}
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusServiceUnavailable {
+			return
+		}
+	}
+}
+
 // get returns the status code and body of the program's response.
 func (p *program) get(url string) (int, string) {
 	p.t.Helper()
@@ -102,16 +116,29 @@ func (p *program) get(url string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// apiServer is an API server in whose namespace "shop" nothing exists.
+// apiServer is an API server in whose namespace "shop" nothing exists, or a Pod that is older than its config.
 type apiServer struct {
 	kubeconfig string        // path
 	namespaces chan struct{} // gets a value for each request for the namespace
 	status     int           // code of the responses to requests for the namespace; with 0, these get none
 	lists      chan struct{} // lists get no response until it is closed
+	stale      bool          // whether there is a Pod that is older than its config
+	deletions  chan struct{} // gets a value for each request to delete the Pod
+	deleted    chan struct{} // these get no response until it is closed
 }
 
+// The only objects in the lists of Pods and of ConfigMaps.
+const (
+	pod = `{"metadata":{"namespace":"shop","name":"frontend-1","uid":"1","resourceVersion":"1","creationTimestamp":"2026-01-01T12:00:00Z",
+		"labels":{"app":"frontend"}}}`
+	config = `{"metadata":{"namespace":"shop","name":"frontend-config","resourceVersion":"1","creationTimestamp":"2026-01-01T12:01:00Z"}}`
+)
+
 func newAPIServer(t *testing.T, status int) *apiServer {
-	s := &apiServer{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), namespaces: make(chan struct{}, 10), status: status, lists: make(chan struct{})}
+	s := &apiServer{
+		kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), namespaces: make(chan struct{}, 10), status: status, lists: make(chan struct{}),
+		deletions: make(chan struct{}, 10), deleted: make(chan struct{}),
+	}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	text := `{apiVersion: v1, kind: Config, current-context: test, contexts: [{name: test, context: {cluster: test}}],
@@ -124,6 +151,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	kind := map[string]string{"pods": "PodList", "configmaps": "ConfigMapList"}[filepath.Base(r.URL.Path)]
 	switch {
+	case r.Method == http.MethodDelete:
+		_, _ = io.Copy(io.Discard, r.Body) // only then does a server notice that the client has disconnected
+		s.deletions <- struct{}{}
+		select {
+		case <-s.deleted:
+			fmt.Fprint(w, `{"apiVersion":"v1","kind":"Pod","metadata":{"resourceVersion":"2"}}`)
+		case <-r.Context().Done():
+		}
 	case kind == "":
 		s.namespaces <- struct{}{}
 		switch s.status {
@@ -140,7 +175,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		select {
 		case <-s.lists:
-			fmt.Fprintf(w, `{"apiVersion":"v1","kind":"%s","metadata":{"resourceVersion":"1"},"items":[]}`, kind)
+			item := ""
+			if s.stale {
+				item = map[string]string{"PodList": pod, "ConfigMapList": config}[kind]
+			}
+			fmt.Fprintf(w, `{"apiVersion":"v1","kind":"%s","metadata":{"resourceVersion":"1"},"items":[%s]}`, kind, item)
 		case <-r.Context().Done():
 		}
 	}
@@ -254,4 +293,19 @@ func TestStopsOnSignals(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestFinishesInFlightRequestsOnSIGTERM(t *testing.T) {
+	server := newAPIServer(t, http.StatusOK)
+	server.stale = true
+	close(server.lists)
+	p := start(t, nil, "--kubeconfig="+server.kubeconfig)
+	url := "http://" + p.address()
+	p.await("deleting it")
+	<-server.deletions
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	awaitShutdown(url)
+	close(server.deleted)
+	require.Zero(t, p.status(), "exit status; the log is:\n%s", strings.Join(p.log, "\n"))
+	require.NotContains(t, strings.Join(p.log, "\n"), "Reconcile failed")
 }
