@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -108,6 +109,20 @@ func (p *program) address() string {
 	return address
 }
 
+// awaitShutdown waits until the program at a URL is no longer ready, or has ended.
+func awaitShutdown(url string) {
+	for {
+		response, err := http.Get(url + "/readyz")
+		if err != nil {
+			return
+		}
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusServiceUnavailable {
+			return
+		}
+	}
+}
+
 // get returns the status code and body of the program's response.
 func (p *program) get(url string) (int, string) {
 	p.t.Helper()
@@ -125,6 +140,7 @@ type apiServer struct {
 	namespaces chan struct{} // gets a value for each request for the namespace
 	status     int           // code of the responses to requests for the namespace; with 0, these get none
 	lists      chan struct{} // lists get no response until it is closed, except the one that the program checks its rights with
+	check      atomic.Int64  // code of the response to that one; 0 for a list
 }
 
 const network = `{"apiVersion":"samplecrd.k8s.io/v1","kind":"Network","metadata":{"namespace":"shop","name":"front","uid":"uid-of-front",
@@ -157,6 +173,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case isList && r.URL.Query().Get("watch") != "":
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
+	case isList && r.URL.Query().Get("limit") == "1" && s.check.Load() != 0:
+		status := int(s.check.Load())
+		http.Error(w, http.StatusText(status), status)
 	case isList:
 		if r.URL.Query().Get("limit") != "1" {
 			select {
@@ -230,6 +249,30 @@ func TestDoesNotStartWithoutItsNamespace(t *testing.T) {
 	}
 }
 
+func TestDoesNotStartUnlessItMayListNetworks(t *testing.T) {
+	tests := map[int]string{
+		http.StatusNotFound:  "has no resource networks.samplecrd.k8s.io; apply manifests/samplecrd.k8s.io_networks.yaml first",
+		http.StatusForbidden: `not allowed to read Networks in namespace "shop"`,
+	}
+	for status, want := range tests {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			server := newAPIServer(t, http.StatusOK)
+			server.check.Store(int64(status))
+			p := start(t, newCloud(t, &neutrontest.Server{}), "--kubeconfig="+server.kubeconfig)
+			p.await(want)
+			require.Equal(t, 1, p.status())
+		})
+	}
+	t.Run("unless that may be temporary", func(t *testing.T) {
+		server := newAPIServer(t, http.StatusOK)
+		server.check.Store(http.StatusInternalServerError)
+		close(server.lists)
+		p := start(t, newCloud(t, &neutrontest.Server{}), "--kubeconfig="+server.kubeconfig)
+		p.await("Cannot list Networks now, starting anyway")
+		p.await("Caches synced")
+	})
+}
+
 func TestIsAliveButNotReadyWhileListsHang(t *testing.T) {
 	server := newAPIServer(t, http.StatusOK)
 	p := start(t, newCloud(t, &neutrontest.Server{}), "--kubeconfig="+server.kubeconfig)
@@ -247,6 +290,7 @@ func TestIsAliveButNotReadyWhileListsHang(t *testing.T) {
 	_, metrics := p.get(url + "/metrics")
 	require.Contains(t, metrics, `workqueue_depth{name="networks"`)
 	require.Contains(t, metrics, "rest_client_requests_total")
+	require.NotContains(t, metrics, "rest_client_rate_limiter_duration_seconds_count", "client-go's rate limiter must be off; the number of workers limits the load")
 }
 
 func TestStopsOnSignals(t *testing.T) {
@@ -343,4 +387,35 @@ func TestStartsIfTheCloudIsDownButNotIfItRejectsTheCredentials(t *testing.T) {
 	p := start(t, respond(http.StatusUnauthorized), "--kubeconfig="+server.kubeconfig)
 	p.await("network-controller: ")
 	require.Equal(t, 1, p.status())
+}
+
+func TestFinishesInFlightWorkOnSIGTERM(t *testing.T) {
+	creations, created := make(chan struct{}, 10), make(chan struct{})
+	cloud := &neutrontest.Server{}
+	env := newCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			body, err := io.ReadAll(r.Body) // only then does a server notice that the client has disconnected
+			if err != nil {
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			creations <- struct{}{}
+			select {
+			case <-created:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		cloud.ServeHTTP(w, r)
+	}))
+	server := newAPIServer(t, http.StatusOK)
+	close(server.lists)
+	p := start(t, env, "--kubeconfig="+server.kubeconfig)
+	url := "http://" + p.address()
+	awaitRequest(p, creations)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	awaitShutdown(url)
+	close(created)
+	require.Zero(t, p.status(), "exit status; the log is:\n%s", strings.Join(p.log, "\n"))
+	require.NotContains(t, strings.Join(p.log, "\n"), "Reconcile failed")
 }
