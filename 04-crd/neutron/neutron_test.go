@@ -225,6 +225,32 @@ func TestIPv6(t *testing.T) {
 	w.requireOne(n, made)
 }
 
+// After a change of the gateway, ports can get the same addresses as if the subnet had been created with it.
+func TestAllocationPools(t *testing.T) {
+	for _, c := range []struct{ cidr, before, after string }{
+		{"10.0.0.0/8", "10.0.0.1", "10.7.0.9"},
+		{"10.0.0.0/22", "10.0.0.1", "10.0.1.7"},
+		{"10.0.4.0/23", "10.0.4.1", "10.0.5.254"},
+		{"10.0.0.128/25", "10.0.0.254", "10.0.0.129"},
+		{"10.0.0.0/30", "10.0.0.1", "10.0.0.2"},
+		{"fd00:1::/64", "fd00:1::1", "fd00:1::ffff"},
+		{"fd00:1::/61", "fd00:1::1", "fd00:1:0:7:ffff:ffff:ffff:ffff"},
+	} {
+		t.Run(c.cidr, func(t *testing.T) {
+			pools := func(gateways ...string) []subnets.AllocationPool {
+				w, n := newWorld(t), newNetwork()
+				n.Spec.CIDR = c.cidr
+				for _, gateway := range gateways {
+					n.Spec.Gateway = gateway
+					w.ensure(n)
+				}
+				return w.subnets()[0].AllocationPools
+			}
+			require.Equal(t, pools(c.after), pools(c.before, c.after))
+		})
+	}
+}
+
 // Whichever request or response is lost, a retry that knows nothing of the earlier attempt completes the work.
 func TestLostRequestsAndResponses(t *testing.T) {
 	for _, what := range []string{"request", "reply"} {
