@@ -162,6 +162,22 @@ func TestTheCloudIsDown(t *testing.T) {
 	})
 }
 
+func TestLogsHowOftenInARowANetworkHasFailed(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		failures := func() []any { return w.logged("Reconcile failed, will retry", "failures") }
+		w.failAll(errNoCloud)
+		w.create("front", crd.Finalizer)
+		advance(time.Second)
+		require.Equal(t, []any{1, 2, 3, 4}, failures())
+		w.failAll(nil)
+		advance(time.Minute)
+		w.failAll(errNoCloud)
+		w.change("front", func(n *samplecrdv1.Network) { n.Spec.Gateway = "10.0.0.254" })
+		advance(time.Second / 2)
+		require.Equal(t, []any{1, 2, 3, 4, 1, 2, 3}, failures())
+	})
+}
+
 func TestAFailingNetworkDoesNotDelayOthers(t *testing.T) {
 	withController(t, func(t *testing.T, w *world) {
 		w.failAll(errNoCloud)

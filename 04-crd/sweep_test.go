@@ -23,6 +23,7 @@ func TestDeletesOrphans(t *testing.T) {
 		w.addOrphan("front", "earlier") // an earlier Network with the same name
 		advance(w.options.Recheck * 2)
 		require.Equal(t, map[types.UID]string{"front": "10.0.0.1"}, w.gateways())
+		require.ElementsMatch(t, []any{"shop/back", "shop/front"}, w.logged("Deleted an orphaned network in the cloud", "network"))
 		w.takeWrites()
 
 		// Without orphans, a sweep makes no requests to the API server.
@@ -101,6 +102,7 @@ func TestContinuesTheSweepAfterAFailure(t *testing.T) {
 		defer stop()
 		require.Equal(t, map[types.UID]string{"2": "10.0.0.1"}, w.gateways())
 		require.Len(t, w.loggedErrors(), 1)
+		require.Equal(t, []any{types.UID("1"), types.UID("3")}, w.logged("Deleted an orphaned network in the cloud", "uid"))
 		advance(w.options.Recheck * 2)
 		require.Empty(t, w.gateways())
 	})

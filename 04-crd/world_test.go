@@ -548,6 +548,23 @@ func (w *world) events() []string {
 	return lines
 }
 
+// logged returns the value of a key in each entry of the log with that message.
+func (w *world) logged(message, key string) []any {
+	values := []any{}
+	for _, entry := range w.log.Data() {
+		if entry.Message != message {
+			continue
+		}
+		all := append(slices.Clone(entry.WithKVList), entry.ParameterKVList...)
+		for i := 0; i+1 < len(all); i += 2 {
+			if all[i] == key {
+				values = append(values, all[i+1])
+			}
+		}
+	}
+	return values
+}
+
 // loggedErrors returns the errors that the controller has logged.
 func (w *world) loggedErrors() []string {
 	lines := []string{}
