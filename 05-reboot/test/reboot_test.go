@@ -108,7 +108,7 @@ func TestOtherPeoplesCordons(t *testing.T) {
 	w.startAgents()
 	w.rebooted(1, "node-1")
 	w.Eventually("node-0", func(context.Context) string {
-		if node := w.node("node-0"); reboot.PhaseOf(node) != reboot.Idle || machine.Boots(node) != 1 {
+		if node := w.node("node-0"); reboot.PhaseOf(node) != reboot.Idle || machine.Boots(node) != 2 {
 			return string(reboot.PhaseOf(node))
 		}
 		return ""

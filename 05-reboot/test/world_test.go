@@ -253,8 +253,8 @@ func (w *world) rebooted(times int, nodes ...string) {
 			switch {
 			case err != nil:
 				return err.Error()
-			case machine.Boots(node) != times:
-				return fmt.Sprintf("it has booted %d times, and is %s", machine.Boots(node), reboot.PhaseOf(node))
+			case machine.Reboots(node) != times || machine.Boots(node) != times+1:
+				return fmt.Sprintf("it was rebooted %d times, and is %s", machine.Boots(node)-1, reboot.PhaseOf(node))
 			case reboot.PhaseOf(node) != reboot.Idle || node.Spec.Unschedulable || !isReady(node):
 				return fmt.Sprintf("%s, unschedulable: %t, ready: %t", reboot.PhaseOf(node), node.Spec.Unschedulable, isReady(node))
 			}

@@ -48,7 +48,7 @@ type observation struct {
 type quietTime struct {
 	writes     []history.Request // that should not have come, Events left out
 	diverged   *oracle.Violation // of what had been converged
-	requests   int               // without those for Leases
+	requests   int               // without those for Leases, and writes of Events
 	events     int               // writes of Events
 	eventsLate int               // Events that may come late, as they could not be written before
 }

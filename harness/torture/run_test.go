@@ -179,6 +179,51 @@ func TestOwedWrites(t *testing.T) {
 	}
 }
 
+// A quiet time in which somebody else changes what the controller watches was none.
+func TestIsChangedByOthers(t *testing.T) {
+	write := history.Request{Verb: "update", Group: "apps", Resource: "deployments", Namespace: "shop", Name: "a", Status: 200}
+	event := history.Event{Type: "MODIFIED", Group: "apps", Resource: "deployments", Namespace: "shop", Name: "a"}
+	other := event
+	other.Name = "b"
+	bookmark := history.Event{Type: "BOOKMARK", Group: "apps", Resource: "deployments"}
+	read := write
+	read.Verb = "get"
+	for name, c := range map[string]struct {
+		quiet history.History
+		want  bool
+	}{
+		"nothing":                    {history.History{}, false},
+		"a bookmark":                 {history.History{Events: []history.Event{bookmark}}, false},
+		"an event of its own write":  {history.History{Requests: []history.Request{write}, Events: []history.Event{event}}, false},
+		"an event of nobody's write": {history.History{Events: []history.Event{event}}, true},
+		"an event of what it reads":  {history.History{Requests: []history.Request{read}, Events: []history.Event{event}}, true},
+		"an event of another object": {history.History{Requests: []history.Request{write}, Events: []history.Event{event, other}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, isChangedByOthers(&c.quiet))
+		})
+	}
+}
+
+// Events have a limit of their own, so they don't count as requests too.
+func TestCountAtRest(t *testing.T) {
+	write := func(verb, resource string) history.Request {
+		return history.Request{Verb: verb, Resource: resource, Namespace: "shop", Name: "a", Status: 200}
+	}
+	quiet := &history.History{Requests: []history.Request{
+		write("patch", "events"), write("create", "events"), write("update", "leases"), write("update", "foos"), write("delete", "pods"),
+		{Verb: "list", Resource: "pods", Status: 200},
+	}}
+	r := recorded(&Scenario{MayDiffer: MayDiffer{AtRest: []string{"update foos"}}})
+	require.Equal(t, quietTime{writes: []history.Request{write("delete", "pods")}, requests: 3, events: 2}, r.countAtRest(quiet))
+
+	r = recorded(&Scenario{Resources: []string{"events"}})
+	seen := r.countAtRest(quiet)
+	require.Equal(t, 0, seen.events)
+	require.Len(t, seen.writes, 4)
+	require.Equal(t, 5, seen.requests)
+}
+
 func TestStalls(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
 	s := &stalls{all: []stall{{at(10), at(13)}, {at(20), at(21)}}}

@@ -179,8 +179,8 @@ func (r *run) settle(ctx context.Context) error {
 }
 
 // awaitRest waits for a quiet time, in which the controller should not write, and returns what came in it. The quiet
-// time begins again if a fault occurs in it, or if the controller writes what it still owed: a write that had failed
-// before.
+// time begins again if a fault occurs in it, if somebody else changes an object that the controller watches, or if the
+// controller writes what it still owed: a write that had failed before.
 func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 	const maxBeginnings = 8
 	for beginning := 1; ; beginning++ {
@@ -205,7 +205,7 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 			return quietTime{}, err
 		}
 		quiet := r.recording.History().Between(from, time.Time{})
-		isOver := r.holdUps.since(from, r.recovered) == 0 && !slices.ContainsFunc(quiet.Requests, func(q history.Request) bool { return q.IsDisturbed() || owed[writeOf(q)] })
+		isOver := r.holdUps.since(from, r.recovered) == 0 && !isChangedByOthers(quiet) && !slices.ContainsFunc(quiet.Requests, func(q history.Request) bool { return q.IsDisturbed() || owed[writeOf(q)] })
 		if isOver || beginning == maxBeginnings {
 			return r.observeRest(ctx, quiet)
 		}
@@ -222,6 +222,19 @@ func (r *run) awaitHoldUps(ctx context.Context) (held bool, err error) {
 		}
 	}
 	return held, nil
+}
+
+// isChangedByOthers reports whether the controller was sent an event of an object that it did not write itself in this time:
+// on a busy machine, the Deployment controller may report its progress late.
+func isChangedByOthers(quiet *history.History) bool {
+	type object struct{ group, resource, namespace, name string }
+	written := map[object]bool{}
+	for _, w := range quiet.Writes() {
+		written[object{w.Group, w.Resource, w.Namespace, w.Name}] = true
+	}
+	return slices.ContainsFunc(quiet.Events, func(e history.Event) bool {
+		return e.Name != "" && !written[object{e.Group, e.Resource, e.Namespace, e.Name}] // bookmarks have no name
+	})
 }
 
 // write identifies what a request wants to write. Objects that are created have no name.
@@ -254,20 +267,7 @@ func owedWrites(requests []history.Request) map[write]bool {
 
 // observeRest returns what came in the quiet time.
 func (r *run) observeRest(ctx context.Context, quiet *history.History) (seen quietTime, err error) {
-	for _, w := range quiet.Writes() {
-		switch {
-		case w.Resource == "events" && r.isIncidental(w.Resource):
-			seen.events++
-		case r.isIncidental(w.Resource), oracle.MayDiffer(w.Verb+" "+w.What(), r.scenario.MayDiffer.AtRest):
-		default:
-			seen.writes = append(seen.writes, w)
-		}
-	}
-	for _, q := range quiet.Requests {
-		if q.Resource != "leases" {
-			seen.requests++
-		}
-	}
+	seen = r.countAtRest(quiet)
 	seen.eventsLate = r.lateEvents()
 	state, _, err := r.state(ctx)
 	if err != nil {
@@ -275,4 +275,20 @@ func (r *run) observeRest(ctx context.Context, quiet *history.History) (seen qui
 	}
 	seen.diverged = r.rules.converged.Check(state, nil)
 	return seen, nil
+}
+
+func (r *run) countAtRest(quiet *history.History) (seen quietTime) {
+	for _, q := range quiet.Requests {
+		isEvent := q.IsWrite() && q.Resource == "events" && r.isIncidental(q.Resource)
+		switch {
+		case isEvent:
+			seen.events++
+		case q.IsWrite() && !r.isIncidental(q.Resource) && !oracle.MayDiffer(q.Verb+" "+q.What(), r.scenario.MayDiffer.AtRest):
+			seen.writes = append(seen.writes, q)
+		}
+		if !isEvent && q.Resource != "leases" {
+			seen.requests++
+		}
+	}
+	return seen
 }
