@@ -107,6 +107,12 @@ func (s *Scenario) instances(ctx context.Context, client kubernetes.Interface) (
 	return all, nil
 }
 
+// replacer replaces what is written in braces in the arguments and the Env of an instance. See [Controller].
+func (s *Scenario) replacer(one instance, kubeconfig, namespace, reboot string) *strings.Replacer {
+	return strings.NewReplacer("{kubeconfig}", kubeconfig, "{namespace}", namespace, "{replica}", fmt.Sprint(one.replica),
+		"{node}", one.node, "{dir}", filepath.Dir(s.path), rebootVariable, reboot)
+}
+
 // launchProgram prepares an instance, and starts the proxy that it reaches the API server by. number tells the recordings of the
 // proxies apart.
 func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *program, err error) {
@@ -120,7 +126,7 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 		return nil, err
 	}
 	kubeconfig := file + ".kubeconfig"
-	replace := strings.NewReplacer("{kubeconfig}", kubeconfig, "{namespace}", r.namespace, "{replica}", fmt.Sprint(one.replica), "{node}", one.node, rebootVariable, r.rebootCommand(one.node))
+	replace := r.scenario.replacer(one, kubeconfig, r.namespace, r.rebootCommand(one.node))
 	p = &program{instance: one, number: number, kubeconfig: kubeconfig}
 	p.process = &process{
 		env:     append(env, "KUBECONFIG="+kubeconfig, "KUBE_CACHE_MUTATION_DETECTOR=true"),

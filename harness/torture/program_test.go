@@ -50,6 +50,16 @@ func TestInstances(t *testing.T) {
 	require.Equal(t, "controller", all[0].name)
 }
 
+// A program finds files beside the scenario, wherever torture is started.
+func TestReplacer(t *testing.T) {
+	s, err := read(t, severalPrograms)
+	require.NoError(t, err)
+	s.path = "/scenarios/web.yaml"
+	replace := s.replacer(instance{replica: 2, node: "node-1"}, "/tmp/kubeconfig", "shop", "")
+	require.Equal(t, "/scenarios/policy.yaml /tmp/kubeconfig shop 2 node-1",
+		replace.Replace("{dir}/policy.yaml {kubeconfig} {namespace} {replica} {node}"))
+}
+
 func TestProgramsThatAreWrong(t *testing.T) {
 	const least = "resources: [pods]\nconverged: [{rule: 'true'}]\n"
 	for text, want := range map[string]string{
