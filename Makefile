@@ -60,7 +60,7 @@ test: ## Run all checks and tests, and play every page
 	@$(MAKE) tests
 
 # Modules without packages of their own: they pin the versions of other people's programs.
-pins = tools tools/gremlins harness/others 04-crd/tools
+pins = tools tools/gremlins harness/others harness/others/descheduler harness/others/snapshot-controller 04-crd/tools
 modules = $(filter-out $(pins),$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*go.mod')))
 packages = $(patsubst %,./%/...,$(modules))
 

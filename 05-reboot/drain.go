@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -34,11 +35,17 @@ type drainer struct {
 	ownPod string
 
 	mu      sync.Mutex
-	evicted map[types.UID]time.Time // when each Pod was last asked to go
+	evicted map[types.UID]attempt // the last one for each Pod
+}
+
+// attempt is one to evict a Pod.
+type attempt struct {
+	at     time.Time
+	reason string // why the Pod is still there, in a sentence
 }
 
 func newDrainer(client kubernetes.Interface, deleteUnmanaged bool, ownPod string) *drainer {
-	return &drainer{client: client, deleteUnmanaged: deleteUnmanaged, ownPod: ownPod, evicted: map[types.UID]time.Time{}}
+	return &drainer{client: client, deleteUnmanaged: deleteUnmanaged, ownPod: ownPod, evicted: map[types.UID]attempt{}}
 }
 
 // step evicts the Pods that are still on a Node. It returns what the drain is waiting for, in a sentence, and when to call
@@ -89,21 +96,26 @@ func (d *drainer) evict(helper *drain.Helper, pod corev1.Pod) (reason string, re
 	if pod.DeletionTimestamp != nil {
 		return "Pod " + name + " is terminating", false, nil
 	}
-	if !d.mayEvict(pod.UID) {
-		return "Pod " + name + " has not been evicted yet", true, nil
+	if reason, tried := d.triedJustNow(pod.UID); tried {
+		return reason, true, nil
 	}
 	err = helper.EvictPod(pod, policyv1.SchemeGroupVersion)
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", false, nil
 	case apierrors.IsTooManyRequests(err):
-		return fmt.Sprintf("Pod %s cannot be evicted: %s", name, refusal(err)), true, nil
+		reason, refused, err = fmt.Sprintf("Pod %s cannot be evicted: %s", name, refusal(err)), true, nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return "Pod " + name + " is in a namespace that is being deleted", false, nil
+		reason, err = "Pod "+name+" is in a namespace that is being deleted", nil
 	case err != nil:
 		return "", false, fmt.Errorf("evict Pod %s: %w", name, err)
+	default:
+		reason = "Pod " + name + " is terminating"
 	}
-	return "Pod " + name + " is terminating", false, nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.evicted[pod.UID] = attempt{time.Now(), reason}
+	return reason, refused, nil
 }
 
 // refusal returns why an eviction was refused, with the PodDisruptionBudget's name.
@@ -114,19 +126,11 @@ func refusal(err error) string {
 	return err.Error()
 }
 
-// mayEvict reports whether it is long enough ago that the Pod was asked to go, and notes that it is now.
-func (d *drainer) mayEvict(pod types.UID) bool {
+// triedJustNow returns how the last attempt to evict a Pod went, if it is too early for another one.
+func (d *drainer) triedJustNow(pod types.UID) (reason string, tried bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
-	for uid, at := range d.evicted {
-		if now.Sub(at) >= evictionRetry {
-			delete(d.evicted, uid)
-		}
-	}
-	if _, recent := d.evicted[pod]; recent {
-		return false
-	}
-	d.evicted[pod] = now
-	return true
+	maps.DeleteFunc(d.evicted, func(_ types.UID, last attempt) bool { return time.Since(last.at) >= evictionRetry })
+	last, tried := d.evicted[pod]
+	return last.reason, tried
 }
