@@ -63,7 +63,7 @@ func parseSlots(text string, slots map[string]string) error {
 	}
 	for name, entered := range entries {
 		if _, err := resourceversion.CompareResourceVersion(entered, entered); err != nil {
-			return fmt.Errorf("Node %s: %q is not a resourceVersion", name, entered)
+			return fmt.Errorf("the entry of Node %s: %q is not a resourceVersion", name, entered)
 		}
 		slots[name] = entered
 	}

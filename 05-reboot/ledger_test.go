@@ -103,10 +103,10 @@ func TestReadLedgerErrors(t *testing.T) {
 		`n1=10`:           key + "invalid character '1' in literal null (expecting 'u')" + do,
 		`["n1"]`:          key + "json: cannot unmarshal array into Go value of type map[string]string" + do,
 		`{"n1":10}`:       key + "json: cannot unmarshal number into Go value of type string" + do,
-		`{"n1":""}`:       key + `Node n1: "" is not a resourceVersion` + do,
-		`{"n1":null}`:     key + `Node n1: "" is not a resourceVersion` + do,
-		`{"n1":"0"}`:      key + `Node n1: "0" is not a resourceVersion` + do,
-		`{"n1":"ten"}`:    key + `Node n1: "ten" is not a resourceVersion` + do,
+		`{"n1":""}`:       key + `the entry of Node n1: "" is not a resourceVersion` + do,
+		`{"n1":null}`:     key + `the entry of Node n1: "" is not a resourceVersion` + do,
+		`{"n1":"0"}`:      key + `the entry of Node n1: "0" is not a resourceVersion` + do,
+		`{"n1":"ten"}`:    key + `the entry of Node n1: "ten" is not a resourceVersion` + do,
 		`{"n1":"1","n1":`: key + "unexpected end of JSON input" + do,
 	} {
 		t.Run(text, func(t *testing.T) {

@@ -171,14 +171,6 @@ func (p *process) stop() {
 	<-p.done
 }
 
-// kill ends a process as SIGKILL does: no further request arrives.
-func (p *process) kill() {
-	p.w.mu.Lock()
-	p.dead = true
-	p.w.mu.Unlock()
-	p.cancel()
-}
-
 // errors returns the lines that a process has logged as errors.
 func (p *process) errors() []string {
 	var errors []string

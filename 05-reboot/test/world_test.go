@@ -1,7 +1,6 @@
 package test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -45,7 +44,6 @@ type world struct {
 	*clustertest.Env
 	t       *testing.T
 	program string // kubectl-reboot
-	agents  *bytes.Buffer
 
 	mu       sync.Mutex
 	versions []*corev1.Node // every version of every Node, in the API server's order
