@@ -182,14 +182,15 @@ func TestMayHaveLostLease(t *testing.T) {
 		stalled  bool // the machine, from ten seconds ago until five
 		want     bool
 	}{
-		"nothing went wrong":              {[]history.Request{at(-30, renewal), at(-28, renewal)}, false, false, false},
-		"it has no Lease":                 {nil, true, true, false},
-		"it had the Lease before":         {[]history.Request{at(-70, renewal)}, true, false, false},
-		"it was frozen":                   {[]history.Request{at(-30, renewal), at(-1, renewal)}, true, false, true},
-		"one renewal failed":              {[]history.Request{at(-5, renewal), at(-3, renewal), at(-1, refused)}, false, false, false},
-		"renewals failed for a long time": {[]history.Request{at(-30, renewal), at(-28, renewal), at(-26, refused), at(-2, refused)}, false, false, true},
-		"the machine stalled":             {[]history.Request{at(-14, renewal), at(-12, renewal)}, false, true, true},
-		"it has renewed since the stall":  {[]history.Request{at(-14, renewal), at(-12, renewal), at(-4, renewal)}, false, true, false},
+		"nothing went wrong":                          {[]history.Request{at(-30, renewal), at(-28, renewal)}, false, false, false},
+		"it has no Lease":                             {nil, true, true, false},
+		"it had the Lease before":                     {[]history.Request{at(-70, renewal)}, true, false, false},
+		"it was frozen":                               {[]history.Request{at(-30, renewal), at(-1, renewal)}, true, false, true},
+		"one renewal failed":                          {[]history.Request{at(-5, renewal), at(-3, renewal), at(-1, refused)}, false, false, false},
+		"renewals failed for a long time":             {[]history.Request{at(-30, renewal), at(-28, renewal), at(-26, refused), at(-2, refused)}, false, false, true},
+		"the machine stalled":                         {[]history.Request{at(-14, renewal), at(-12, renewal)}, false, true, true},
+		"it has renewed since the stall":              {[]history.Request{at(-14, renewal), at(-12, renewal), at(-4, renewal), at(-3, renewal), at(-2, renewal)}, false, true, false},
+		"it renewed too late, and released the Lease": {[]history.Request{at(-30, renewal), at(-28, renewal), at(-26, refused), at(-3, renewal), at(-1, renewal)}, false, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recorded(&Scenario{}, c.requests...)

@@ -176,25 +176,37 @@ func (r *run) recovered(label string, from time.Time) bool {
 }
 
 // mayHaveLostLease reports whether a fault, or a machine that stalled, may have kept a program that was started at this time
-// from renewing its Lease: it was frozen, or its last renewal is longer ago than twice the time between two renewals. A
-// leader that has lost its Lease exits by design, with whatever status, and is started again.
+// from renewing its Lease: it was frozen, or no renewal succeeded for more than twice the usual time between two, which is
+// the median. A leader that has lost its Lease exits by design, with whatever status, and is started again. Before that it
+// may write the Lease once or twice more: a renewal that comes too late, and the release (ReleaseOnCancel).
 func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
-	var last time.Time // of the renewals
-	var usual time.Duration
+	const lastWords = 2
+	var renewals []time.Time
 	isDisturbed := r.holdUps.outageSince(p.process.label, started)
 	for _, q := range r.recording.History().Requests {
 		if q.Program != p.process.label || q.Start.Before(started) || q.Resource != "leases" || q.Group != leaseGroup || !q.IsWrite() {
 			continue
 		}
 		isDisturbed = isDisturbed || q.IsDisturbed()
-		if q.Failed() {
-			continue
+		if !q.Failed() {
+			renewals = append(renewals, q.End())
 		}
-		if !last.IsZero() {
-			usual = max(usual, q.End().Sub(last))
-		}
-		last = q.End()
 	}
-	isDisturbed = isDisturbed || r.lab != nil && r.lab.stalls.since(last) > 0
-	return !last.IsZero() && (p.frozenSince(started) || isDisturbed && time.Since(last) > 2*usual)
+	if len(renewals) == 0 {
+		return false
+	}
+	if p.frozenSince(started) {
+		return true
+	}
+	var gaps []time.Duration
+	for i := 1; i < len(renewals); i++ {
+		gaps = append(gaps, renewals[i].Sub(renewals[i-1]))
+	}
+	var usual time.Duration
+	if len(gaps) > 0 {
+		usual = slices.Sorted(slices.Values(gaps))[(len(gaps)-1)/2]
+	}
+	gaps = append(gaps, time.Since(renewals[len(renewals)-1]))
+	isDisturbed = isDisturbed || r.lab != nil && r.lab.stalls.since(renewals[max(0, len(renewals)-1-lastWords)]) > 0
+	return isDisturbed && slices.Max(gaps[max(0, len(gaps)-1-lastWords):]) > 2*usual
 }
