@@ -187,6 +187,9 @@ func (a *Agent) begin(ctx context.Context, node *corev1.Node) (*corev1.Node, err
 // reboot reboots the machine, unless it has been rebooted since the boot ID was recorded.
 func (a *Agent) reboot(ctx context.Context, node *corev1.Node) (again time.Duration, err error) {
 	before := node.Annotations[InProgressAnnotation]
+	if _, admitted := node.Annotations[AdmittedAnnotation]; !admitted {
+		return 0, a.clear(ctx, node)
+	}
 	bootID, err := a.BootID.Read(ctx)
 	if err != nil {
 		return 0, err
@@ -206,6 +209,15 @@ func (a *Agent) reboot(ctx context.Context, node *corev1.Node) (again time.Durat
 	}
 	a.asked = time.Now()
 	return a.RebootRetry, nil
+}
+
+// clear removes a reboot-in-progress that no agent wrote: the Node was never admitted, and perhaps not drained.
+func (a *Agent) clear(ctx context.Context, node *corev1.Node) error {
+	if _, err := write(ctx, a.client, node, newChange().remove(InProgressAnnotation, SinceAnnotation)); err != nil {
+		return err
+	}
+	a.recorder.Eventf(node, nil, corev1.EventTypeWarning, "RebootRefused", "Reboot", "Removed %s: the Node was not admitted", InProgressAnnotation)
+	return nil
 }
 
 // complete gives the slot back.

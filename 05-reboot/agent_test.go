@@ -73,8 +73,9 @@ func TestCordonedBefore(t *testing.T) {
 func TestStrangeAnnotations(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.most = 0
-		w.addMachines(4)
+		w.addMachines(5)
 		w.startController(0)
+		w.annotate("node-04", InProgressAnnotation, "boot-0")
 		w.annotate("node-00", NowAnnotation, "by hand")
 		w.annotate("node-01", AdmittedAnnotation, "yesterday")
 		w.annotate("node-02", SinceAnnotation, "☃")
@@ -88,7 +89,9 @@ func TestStrangeAnnotations(t *testing.T) {
 		require.Equal(t, Idle, PhaseOf(w.node("node-01")))
 		require.Equal(t, 0, w.machines["node-01"].boots())
 		w.requireDone(1, "node-02")
-		w.requireDone(0, "node-03")
+		w.requireDone(0, "node-03", "node-04")
+		require.Len(t, w.told("node-04", "RebootRefused"), 1)
+		require.Empty(t, w.told("node-04", "Rebooted"))
 	})
 }
 
