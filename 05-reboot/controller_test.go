@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -28,14 +29,10 @@ func TestRebootsNodesOneAfterAnother(t *testing.T) {
 		}
 		require.Len(t, w.pods(w.names()[4]), 1, "nobody asked to reboot it")
 		require.Empty(t, controller.errors())
-		w.mu.Lock()
-		writes := w.writes
-		w.mu.Unlock()
+		writes := w.written()
 		require.Equal(t, 4*(1+4), writes, "for each Node, one write of the ledger and four of the Node")
 		advance(time.Hour)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		require.Equal(t, writes, w.writes, "at rest")
+		require.Equal(t, writes, w.written(), "at rest")
 	})
 }
 
@@ -84,10 +81,16 @@ func TestSurvivesKills(t *testing.T) {
 						w.startController(0)
 						return
 					}
-					for _, m := range w.machines {
-						if m.agent == p {
-							m.startAgent()
+					var of *machine
+					w.locked(func() {
+						for _, m := range w.machines {
+							if m.agent == p && !m.rebooting {
+								of = m
+							}
 						}
+					})
+					if of != nil {
+						of.startAgent()
 					}
 				})
 			}
@@ -95,7 +98,7 @@ func TestSurvivesKills(t *testing.T) {
 			w.request(w.names()...)
 			advance(30 * time.Minute)
 			w.requireDone(1, w.names()...)
-			writes = w.writes
+			writes = w.written()
 		})
 	}
 	play(t, 0)
@@ -119,7 +122,7 @@ func TestUnavailableNodes(t *testing.T) {
 		advance(5 * time.Minute)
 		w.requireDone(1, "node-01")
 
-		w.most = 0 // the Node is unavailable without us
+		w.locked(func() { w.most = 0 }) // the Node is unavailable without us
 		w.machines["node-02"].setReady(corev1.ConditionUnknown)
 		w.request("node-01")
 		advance(5 * time.Minute)
@@ -168,7 +171,7 @@ func TestGivesUpADrain(t *testing.T) {
 		w.addMachines(2)
 		w.addPod("db", "node-00")
 		w.addPod("web", "node-00")
-		w.protected["db"] = true
+		w.protect("db", true)
 		w.startController(0)
 		w.request("node-00", "node-01")
 		advance(9 * time.Minute)
@@ -176,10 +179,12 @@ func TestGivesUpADrain(t *testing.T) {
 		require.Equal(t, []string{"Pod shop/db cannot be evicted: The disruption budget db needs 1 healthy pods and has 1 currently; Pod shop/web is terminating"},
 			w.told("node-00", "DrainWaiting"), "one Event for each attempt")
 		last := map[string]time.Time{}
-		for _, e := range w.evictions {
-			require.GreaterOrEqual(t, e.at.Sub(last[e.pod]), 5*time.Second, e.pod)
-			last[e.pod] = e.at
-		}
+		w.locked(func() {
+			for _, e := range w.evictions {
+				assert.GreaterOrEqual(t, e.at.Sub(last[e.pod]), 5*time.Second, e.pod)
+				last[e.pod] = e.at
+			}
+		})
 		advance(2 * time.Minute)
 		node := w.node("node-00")
 		require.Equal(t, Needed, PhaseOf(node))
@@ -191,7 +196,7 @@ func TestGivesUpADrain(t *testing.T) {
 		w.requireDone(1, "node-01")
 		advance(18 * time.Minute)
 		require.Equal(t, "2", w.node("node-00").Annotations[FailuresAnnotation])
-		w.protected["db"] = false
+		w.protect("db", false)
 		advance(15 * time.Minute)
 		w.requireDone(1, "node-00")
 	})
@@ -227,7 +232,7 @@ func TestTheWindowCloses(t *testing.T) {
 		w.startController(0)
 		w.request(w.names()...)
 		advance(22*time.Hour - time.Second)
-		require.Zero(t, w.writes, "before the window")
+		require.Zero(t, w.written(), "before the window")
 		advance(time.Hour)
 		w.requireDone(1, "node-00", "node-01") // the second was admitted within the minute
 		require.Equal(t, Needed, PhaseOf(w.node("node-02")))
@@ -243,7 +248,7 @@ func TestPause(t *testing.T) {
 		w.startController(0)
 		w.request(w.names()...)
 		advance(time.Hour)
-		require.Zero(t, w.writes)
+		require.Zero(t, w.written())
 		w.pause(false)
 		advance(10 * time.Second)
 		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))

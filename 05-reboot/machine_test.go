@@ -142,19 +142,20 @@ func encode(conn net.Conn, message *dbus.Message, serial uint32) error {
 }
 
 func TestLogind(t *testing.T) {
-	var calls []*dbus.Message
+	calls := make(chan *dbus.Message, 2)
 	fakeLogind(t, func(call *dbus.Message) *dbus.Message {
-		calls = append(calls, call)
+		calls <- call
 		return &dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{}}
 	})
 	require.NoError(t, Logind{}.Reboot(t.Context()))
 	require.Len(t, calls, 1)
-	require.Equal(t, []any{false}, calls[0].Body, "nobody is there to be asked for a password")
+	call := <-calls
+	require.Equal(t, []any{false}, call.Body, "nobody is there to be asked for a password")
 	for field, want := range map[dbus.HeaderField]any{
 		dbus.FieldDestination: "org.freedesktop.login1", dbus.FieldPath: dbus.ObjectPath("/org/freedesktop/login1"),
 		dbus.FieldInterface: "org.freedesktop.login1.Manager", dbus.FieldMember: "Reboot",
 	} {
-		require.Equal(t, want, calls[0].Headers[field].Value())
+		require.Equal(t, want, call.Headers[field].Value())
 	}
 }
 

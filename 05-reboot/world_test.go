@@ -71,6 +71,29 @@ type world struct {
 	grace     time.Duration   // how long a Pod takes to terminate
 	events    []string        // "Node Type Reason Note"
 	down      bool            // no process reaches the API server
+	history   []revision      // of all objects, in order
+	watchers  map[*watcher]bool
+}
+
+// revision is one entry in the world's history.
+type revision struct {
+	version  int
+	resource schema.GroupVersionResource
+	event    watch.Event
+}
+
+// watcher is one watch that a process has open.
+type watcher struct {
+	resource     schema.GroupVersionResource
+	restrictions clienttesting.ListRestrictions
+	lag          time.Duration
+	queue        chan late
+}
+
+// late is an event, and when it is delivered.
+type late struct {
+	event watch.Event
+	at    time.Time
 }
 
 type eviction struct {
@@ -122,6 +145,7 @@ func newWorld(t *testing.T) *world {
 		machines:  map[string]*machine{},
 		protected: map[string]bool{},
 		grace:     10 * time.Second,
+		watchers:  map[*watcher]bool{},
 	}
 	return w
 }
@@ -323,16 +347,59 @@ func (w *world) create(resource schema.GroupVersionResource, o object) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	require.NoError(w.t, w.add(resource, o))
+}
+
+// add creates an object. w.mu is held.
+func (w *world) add(resource schema.GroupVersionResource, o object) error {
 	w.version++
 	o.SetResourceVersion(strconv.Itoa(w.version))
-	require.NoError(w.t, w.objects.Create(resource, o, o.GetNamespace()))
+	if err := w.objects.Create(resource, o, o.GetNamespace()); err != nil {
+		return err
+	}
+	w.tell(resource, watch.Added, o)
+	return nil
 }
 
 // update writes an object. w.mu is held.
 func (w *world) update(resource schema.GroupVersionResource, o object) error {
 	w.version++
 	o.SetResourceVersion(strconv.Itoa(w.version))
-	return w.objects.Update(resource, o, o.GetNamespace())
+	if err := w.objects.Update(resource, o, o.GetNamespace()); err != nil {
+		return err
+	}
+	w.tell(resource, watch.Modified, o)
+	return nil
+}
+
+// remove deletes an object. w.mu is held.
+func (w *world) remove(resource schema.GroupVersionResource, o object) error {
+	if err := w.objects.Delete(resource, o.GetNamespace(), o.GetName()); err != nil {
+		return err
+	}
+	w.version++
+	o.SetResourceVersion(strconv.Itoa(w.version))
+	w.tell(resource, watch.Deleted, o)
+	return nil
+}
+
+// tell sends an event to all watches. w.mu is held.
+func (w *world) tell(resource schema.GroupVersionResource, what watch.EventType, o object) {
+	entry := revision{w.version, resource, watch.Event{Type: what, Object: o.DeepCopyObject()}}
+	w.history = append(w.history, entry)
+	for one := range w.watchers {
+		one.send(entry)
+	}
+}
+
+// send puts a revision into the queue of a watch that selects it.
+func (one *watcher) send(entry revision) {
+	if entry.resource != one.resource || !selected(one.restrictions, entry.event.Object) {
+		return
+	}
+	event := entry.event
+	event.Object = event.Object.DeepCopyObject() // informers change what they get
+	one.queue <- late{event, time.Now().Add(one.lag)}
 }
 
 // edit changes a Node as somebody does who is neither the controller nor an agent. A Node that does not exist stays so.
@@ -370,8 +437,9 @@ func (w *world) node(name string) *corev1.Node {
 func (w *world) deleteNode(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.version++
-	require.NoError(w.t, w.objects.Delete(nodeResource, "", name))
+	node, err := w.get(name)
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.remove(nodeResource, node))
 }
 
 // addPod adds a Pod of a ReplicaSet to a Node.
@@ -394,8 +462,7 @@ func (w *world) removePod(name string, uid types.UID) {
 	if err != nil || o.(*corev1.Pod).UID != uid {
 		return
 	}
-	w.version++
-	assert.NoError(w.t, w.objects.Delete(podResource, "shop", name))
+	assert.NoError(w.t, w.remove(podResource, o.(*corev1.Pod).DeepCopy()))
 }
 
 // pods returns the names of the Pods on a Node.
@@ -419,11 +486,10 @@ func (w *world) pause(paused bool) {
 	defer w.mu.Unlock()
 	o, err := w.objects.Get(configMapResource, namespace, w.options.Ledger)
 	if apierrors.IsNotFound(err) {
-		w.version++
-		require.NoError(w.t, w.objects.Create(configMapResource, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.options.Ledger, ResourceVersion: strconv.Itoa(w.version)},
+		require.NoError(w.t, w.add(configMapResource, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.options.Ledger},
 			Data:       map[string]string{pausedKey: strconv.FormatBool(paused)},
-		}, namespace))
+		}))
 		return
 	}
 	require.NoError(w.t, err)
@@ -474,10 +540,8 @@ func (p *process) react(action clienttesting.Action) (bool, runtime.Object, erro
 		return true, configMap, err
 	case verb == "create" && resource == configMapResource:
 		configMap := action.(clienttesting.CreateAction).GetObject().(*corev1.ConfigMap).DeepCopy()
-		w.version++
-		configMap.ResourceVersion, configMap.Namespace = strconv.Itoa(w.version), action.GetNamespace()
-		err := w.objects.Create(resource, configMap, configMap.Namespace)
-		return true, configMap, err
+		configMap.Namespace = action.GetNamespace()
+		return true, configMap, w.add(resource, configMap)
 	case verb == "list":
 		return w.list(action.(clienttesting.ListAction))
 	}
@@ -581,6 +645,9 @@ func (w *world) list(action clienttesting.ListAction) (bool, runtime.Object, err
 	}
 	restrictions := action.GetListRestrictions()
 	items = slices.DeleteFunc(items, func(o runtime.Object) bool { return !selected(restrictions, o) })
+	for i := range items {
+		items[i] = items[i].DeepCopyObject() // informers change what they get
+	}
 	if err := meta.SetList(list, items); err != nil {
 		return true, nil, err
 	}
@@ -606,58 +673,56 @@ func selected(restrictions clienttesting.ListRestrictions, o runtime.Object) boo
 		(restrictions.Labels == nil || restrictions.Labels.Matches(labels.Set(named.GetLabels())))
 }
 
-// watch delivers the events of a watch, as late as the process's watches are.
+// watch delivers the events since a resourceVersion, as late as the process's watches are.
 func (p *process) watch(action clienttesting.Action) (bool, watch.Interface, error) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	if p.dead || p.w.down {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.dead || w.down {
 		return true, nil, errDown
 	}
 	request := action.(clienttesting.WatchActionImpl)
-	from, err := p.w.objects.Watch(request.GetResource(), request.GetNamespace(), request.ListOptions)
+	one := &watcher{
+		resource:     request.GetResource(),
+		restrictions: clienttesting.ListRestrictions{Fields: request.WatchRestrictions.Fields, Labels: request.WatchRestrictions.Labels},
+		queue:        make(chan late, 10_000),
+	}
+	if one.resource == nodeResource {
+		one.lag = p.lag
+	}
+	from, err := strconv.Atoi(request.ListOptions.ResourceVersion)
 	if err != nil {
-		return true, nil, err
+		return true, nil, apierrors.NewBadRequest(err.Error())
 	}
-	lag := p.lag
-	if request.GetResource() != nodeResource {
-		lag = 0
+	for _, entry := range w.history {
+		if entry.version > from {
+			one.send(entry)
+		}
 	}
-	type late struct {
-		event watch.Event
-		at    time.Time
-	}
-	queue := make(chan late, 10_000)
+	w.watchers[one] = true
 	events := make(chan watch.Event)
 	to := watch.NewProxyWatcher(events)
 	go func() {
-		defer from.Stop()
+		defer close(events)
+		defer func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			delete(w.watchers, one)
+		}()
 		for {
+			var next late
 			select {
-			case event := <-from.ResultChan():
-				restrictions := clienttesting.ListRestrictions{Fields: request.WatchRestrictions.Fields, Labels: request.WatchRestrictions.Labels}
-				if selected(restrictions, event.Object) {
-					queue <- late{event, time.Now().Add(lag)}
-				}
+			case next = <-one.queue:
 			case <-to.StopChan():
 				return
 			}
-		}
-	}()
-	go func() {
-		defer close(events)
-		for {
 			select {
-			case next := <-queue:
-				select {
-				case <-time.After(time.Until(next.at)):
-				case <-to.StopChan():
-					return
-				}
-				select {
-				case events <- next.event:
-				case <-to.StopChan():
-					return
-				}
+			case <-time.After(time.Until(next.at)):
+			case <-to.StopChan():
+				return
+			}
+			select {
+			case events <- next.event:
 			case <-to.StopChan():
 				return
 			}
@@ -671,6 +736,24 @@ func (w *world) setDown(down bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.down = down
+}
+
+// locked calls a function while nothing changes.
+func (w *world) locked(do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	do()
+}
+
+// written returns the number of writes of Nodes and ConfigMaps by all processes.
+func (w *world) written() (writes int) {
+	w.locked(func() { writes = w.writes })
+	return writes
+}
+
+// protect sets whether a PodDisruptionBudget protects a Pod.
+func (w *world) protect(pod string, protected bool) {
+	w.locked(func() { w.protected[pod] = protected })
 }
 
 // advance lets time pass.
