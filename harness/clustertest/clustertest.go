@@ -4,6 +4,7 @@ package clustertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -142,7 +143,11 @@ func PlayLesson(t testing.TB, dir string) {
 	t.Helper()
 	testinput.Declare(dir)
 	ctx := t.Context()
-	c, err := cluster.Start(ctx, cluster.Options{Nodes: 3, Progress: os.Stderr})
+	page, err := play.Read(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Nodes: cmp.Or(page.Nodes, 3), Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}

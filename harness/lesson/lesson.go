@@ -30,6 +30,7 @@ import (
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/machine"
 	"example.com/controllers/harness/play"
 )
 
@@ -143,6 +144,22 @@ func Prepare(ctx context.Context, l Lesson, c *cluster.Cluster, scratch string) 
 		return nil, fmt.Errorf("the manifests of %s name no namespace; set one in %s/manifests/kustomization.yaml", l.Name(), l.Name())
 	}
 	return s, nil
+}
+
+// RequireNodes returns an error unless the cluster has at least that many simulated nodes.
+func (s *Stage) RequireNodes(ctx context.Context, count int) error {
+	if count == 0 {
+		return nil
+	}
+	nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: machine.PowerLabel})
+	if err != nil {
+		return fmt.Errorf("count the simulated nodes of %s: %w", s.Cluster.Name, err)
+	}
+	if len(nodes.Items) < count {
+		return fmt.Errorf("lesson %d needs %d simulated nodes, and %s has %d; play it without CLUSTER, on a cluster of its own",
+			s.Lesson.Number, count, s.Cluster.Name, len(nodes.Items))
+	}
+	return nil
 }
 
 // Open creates the lesson's namespace. It first deletes one that an earlier run of the lesson has left. A namespace of

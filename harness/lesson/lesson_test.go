@@ -59,3 +59,14 @@ func TestCleanNamesRemainingFinalizers(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, stage.Clean(t.Context()))
 }
+
+func TestRequireNodes(t *testing.T) {
+	c, err := cluster.Shared()
+	require.NoError(t, err)
+	client, err := c.Client()
+	require.NoError(t, err)
+	stage := &Stage{Lesson: Lesson{Number: 7}, Cluster: c, client: client}
+	require.NoError(t, stage.RequireNodes(t.Context(), 0))
+	require.NoError(t, stage.RequireNodes(t.Context(), 1))
+	require.ErrorContains(t, stage.RequireNodes(t.Context(), 500), "lesson 7 needs 500 simulated nodes, and "+c.Name+" has ")
+}

@@ -40,6 +40,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -57,6 +58,8 @@ type Page struct {
 	Parts []Part
 	// Env names the variables of the caller's environment that the page's commands get.
 	Env []string
+	// Nodes is how many simulated nodes the page needs; 0 if it does not say.
+	Nodes int
 	// Edited holds an error for each quote that differs from the file it quotes.
 	Edited []error
 }
@@ -125,6 +128,10 @@ func parse(path string, source []byte) (*Page, error) {
 			page.Env = append(page.Env, strings.Fields(envLine.FindStringSubmatch(line)[1])...)
 			return ""
 		})
+		text = nodesLine.ReplaceAllStringFunc(text, func(line string) string {
+			page.Nodes, _ = strconv.Atoi(nodesLine.FindStringSubmatch(line)[1]) // at most three digits
+			return ""
+		})
 		edited.Reset()
 		if text = strings.TrimSpace(text); text != "" {
 			page.Parts = append(page.Parts, Part{Prose: text})
@@ -186,7 +193,10 @@ func extent(block *ast.FencedCodeBlock, source []byte) (begin, end int) {
 	return begin, nextLine(end) // the closing fence
 }
 
-var envLine = regexp.MustCompile(`(?m)^<!-- env: ([A-Za-z0-9_ ]+) -->$`)
+var (
+	envLine   = regexp.MustCompile(`(?m)^<!-- env: ([A-Za-z0-9_ ]+) -->$`)
+	nodesLine = regexp.MustCompile(`(?m)^<!-- nodes: ([0-9]{1,3}) -->$`)
+)
 
 func segments(segments *text.Segments, source []byte) []string {
 	var lines []string

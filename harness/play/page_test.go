@@ -17,6 +17,16 @@ func write(t testing.TB, page string) string {
 	return path
 }
 
+func TestNodes(t *testing.T) {
+	page, err := Read(write(t, "# Title\n\n<!-- nodes: 10 -->\n\nProse.\n"))
+	require.NoError(t, err)
+	require.Equal(t, 10, page.Nodes)
+	require.Equal(t, "# Title\n\n\n\nProse.", page.Parts[0].Prose)
+	page, err = Read(write(t, "Prose with `<!-- nodes: 10 -->` in it.\n"))
+	require.NoError(t, err)
+	require.Zero(t, page.Nodes)
+}
+
 func TestRead(t *testing.T) {
 	path := write(t, `# Title
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ Where the page quotes code that you have changed, your code is shown.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.cluster, "cluster", "embedded", `where to play: "embedded" for a new control plane, "up" for the cluster of "workshop up", "context:NAME" for a context of your kubeconfig`)
-	flags.IntVar(&f.nodes, "nodes", 3, "number of simulated nodes of an embedded cluster")
+	flags.IntVar(&f.nodes, "nodes", 0, "number of simulated nodes of an embedded cluster; 0 for as many as the page needs, or 3 if it does not say")
 	flags.BoolVar(&f.step, "step", false, "wait for Enter before each command, and when the screen is full; q ends the lesson")
 	flags.BoolVar(&f.keep, "keep", false, "leave the cluster up at the end, with the objects that the lesson created")
 	flags.BoolVar(&f.yes, "yes", false, `do not ask before changing a "context:NAME" cluster`)
@@ -77,6 +78,9 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	page, err := play.ReadEdited(l.PagePath())
 	if err != nil {
 		return err
+	}
+	if f.nodes == 0 {
+		f.nodes = cmp.Or(page.Nodes, 3)
 	}
 	input := bufio.NewReader(os.Stdin)
 	player := play.Player{Out: os.Stdout}
@@ -107,6 +111,9 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 
 	stage, err := lesson.Prepare(ctx, l, c, scratch)
 	if err != nil {
+		return err
+	}
+	if err := stage.RequireNodes(ctx, page.Nodes); err != nil {
 		return err
 	}
 	if strings.HasPrefix(f.cluster, "context:") && !f.yes {
