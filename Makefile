@@ -134,9 +134,11 @@ mutation: ## Change one operator of a lesson's code at a time, and see whether i
 
 # Old output is deleted first, so that files which the generators no longer write do not stay.
 .PHONY: generate
-generate: ## Generate lesson 4's deep copies, clients, informers and CustomResourceDefinition
+generate: ## Generate lesson 4's deep copies, clients, informers and CustomResourceDefinition,
+##  and lesson 5's diagram
 	@cd 04-crd && find generated apis manifests \( -name '*.go' -path 'generated/*' -o -name 'zz_generated.*' -o -name 'samplecrd.k8s.io_*.yaml' \) -delete && \
 		GOWORK=off go generate -x .
+	@cd 05-reboot && GOWORK=off go generate -x ./internal/diagram
 
 .PHONY: cross
 cross: ## Check that everything compiles for Linux and macOS, amd64 and arm64. Slow
