@@ -138,7 +138,7 @@ generate: ## Generate lesson 4's deep copies, clients, informers and CustomResou
 ##  and lesson 5's diagram
 	@cd 04-crd && find generated apis manifests \( -name '*.go' -path 'generated/*' -o -name 'zz_generated.*' -o -name 'samplecrd.k8s.io_*.yaml' \) -delete && \
 		GOWORK=off go generate -x .
-	@cd 05-reboot && GOWORK=off go generate -x ./internal/diagram
+	@cd 05-reboot-operator && GOWORK=off go generate -x ./internal/diagram
 
 .PHONY: cross
 cross: ## Check that everything compiles for Linux and macOS, amd64 and arm64. Slow
