@@ -43,7 +43,7 @@ func TestTheBudgetHoldsWithALateWatch(t *testing.T) {
 		w.addMachines(50)
 		w.startController(5 * time.Second)
 		w.request(w.names()...)
-		advance(2 * time.Hour)
+		w.advanceUntilIdle(2 * time.Hour)
 		w.requireDone(1, w.names()...)
 	})
 }
@@ -56,7 +56,7 @@ func TestTheBudgetHoldsWithTwoControllers(t *testing.T) {
 		w.startController(0)
 		w.startController(20 * time.Second)
 		w.request(w.names()...)
-		advance(2 * time.Hour)
+		w.advanceUntilIdle(2 * time.Hour)
 		w.requireDone(1, w.names()...)
 	})
 }
@@ -96,7 +96,7 @@ func TestSurvivesKills(t *testing.T) {
 			}
 			w.startController(0)
 			w.request(w.names()...)
-			advance(30 * time.Minute)
+			w.advanceUntilIdle(30 * time.Minute)
 			w.requireDone(1, w.names()...)
 			writes = w.written()
 		})

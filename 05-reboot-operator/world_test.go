@@ -762,6 +762,16 @@ func advance(d time.Duration) {
 	synctest.Wait()
 }
 
+// advanceUntilIdle lets time pass until no Node is waiting for a reboot or being rebooted, but not more than limit.
+func (w *world) advanceUntilIdle(limit time.Duration) {
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		advance(10 * time.Second)
+		if !slices.ContainsFunc(w.names(), func(name string) bool { return PhaseOf(w.node(name)) != Idle }) {
+			return
+		}
+	}
+}
+
 // requireDone requires that each of the machines was rebooted that often, and that nothing is left of it on its Node.
 func (w *world) requireDone(times int, names ...string) {
 	w.t.Helper()
