@@ -96,10 +96,12 @@ neutron: tools ## Test lesson 4 with OpenStack's own Neutron. Needs Debian's pyt
 
 .PHONY: bench
 bench: ## Measure how long the control plane takes to start (beside envtest), what recording
-##  requests costs, and what 1,000 Networks of lesson 4 take
-##  BOOTS=10, NETWORKS=1000: how many; BENCH="--events 0": flags
+##  requests costs, what 1,000 Networks of lesson 4 take, and what the reboots of 5,000
+##  Nodes take with lesson 5
+##  BOOTS=10, NETWORKS=1000, REBOOT_NODES=5000: how many; BENCH="--events 0": flags
 	@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),10)" $(BENCH)
 	@cd 04-crd/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --networks "$(or $(NETWORKS),1000)"
+	@cd 05-reboot-operator/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --nodes "$(or $(REBOOT_NODES),5000)"
 
 .PHONY: score
 score: ## Measure what lessons 1 to 3 cost and what they lose, and write docs/score.md
