@@ -87,9 +87,11 @@ func Decide(state State, policy Policy) []Decision {
 // candidates returns the Nodes that wait to be admitted, in the order in which they are considered.
 func candidates(nodes []*corev1.Node, slots map[string]bool, ownNode string) []*corev1.Node {
 	var waiting []*corev1.Node
+	lastAttempt := map[*corev1.Node]time.Time{} // parsed once, because the sort compares each Node many times
 	for _, node := range nodes {
 		if PhaseOf(node) == Needed && !slots[node.Name] && node.DeletionTimestamp == nil {
 			waiting = append(waiting, node)
+			lastAttempt[node] = timeOf(node, LastAttemptAnnotation)
 		}
 	}
 	rank := func(node *corev1.Node) int {
@@ -99,7 +101,7 @@ func candidates(nodes []*corev1.Node, slots map[string]bool, ownNode string) []*
 		return 0
 	}
 	slices.SortFunc(waiting, func(a, b *corev1.Node) int {
-		return cmp.Or(rank(a)-rank(b), timeOf(a, LastAttemptAnnotation).Compare(timeOf(b, LastAttemptAnnotation)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(rank(a)-rank(b), lastAttempt[a].Compare(lastAttempt[b]), strings.Compare(a.Name, b.Name))
 	})
 	return waiting
 }

@@ -403,3 +403,21 @@ func TestDecisionsExplainThemselves(t *testing.T) {
 		})
 	}
 }
+
+// Every change of a Node is followed by a decision about all of them.
+func BenchmarkDecide(b *testing.B) {
+	var nodes []*corev1.Node
+	for i := range 5000 {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i*7919%5000), Annotations: map[string]string{NeededAnnotation: ""}}}
+		if i < 100 {
+			node.Annotations[AdmittedAnnotation] = formatTime(time.Now())
+		}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		nodes = append(nodes, node)
+	}
+	policy := Policy{MaxUnavailable: intstr.FromInt32(100), Selector: labels.Everything()}
+	b.ReportAllocs()
+	for b.Loop() {
+		Decide(State{Nodes: nodes, Now: time.Now()}, policy)
+	}
+}
