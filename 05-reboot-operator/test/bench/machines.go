@@ -26,8 +26,8 @@ const (
 	leaseDuration = 60 // seconds
 )
 
-// simulated is a machine: its kubelet, and the agent that runs on it. Its methods except Read and Reboot are called by one
-// goroutine at a time.
+// simulated is a machine: its kubelet, and the agent that runs on it. renew and isUp may be called while run runs; the agent
+// calls Read and Reboot.
 type simulated struct {
 	name     string
 	bootTime time.Duration
@@ -36,8 +36,8 @@ type simulated struct {
 
 	mu     sync.Mutex
 	bootID string
-	off    chan struct{} // closed when the machine goes down
-	isOff  bool          // off is closed
+	off    chan struct{} // closed when the machine goes down; another one after each boot
+	isOff  bool          // true if and only if off is closed
 }
 
 // Read implements [reboot.BootIDSource].
@@ -58,7 +58,7 @@ func (s *simulated) Reboot(context.Context) error {
 	return nil
 }
 
-// boot gives the machine another boot ID. The channel is closed when the machine goes down again.
+// boot gives the machine a new boot ID. The channel is closed when the machine goes down again.
 func (s *simulated) boot() (off <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

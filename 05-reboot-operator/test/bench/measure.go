@@ -33,7 +33,7 @@ import (
 const (
 	namespace   = "reboot-operator" // the manifests' own
 	waitTimeout = 2 * time.Hour     // for each wait; only so that a hang ends
-	quietPeriod = 3 * time.Second   // without requests but for the Lease, after which controller and agents count as at rest
+	quietPeriod = 5 * time.Second   // without requests but for the Lease, after which controller and agents count as at rest
 	concurrency = 8                 // number of Nodes to create or annotate at the same time
 	starting    = 50                // number of agents to start at the same time
 )
