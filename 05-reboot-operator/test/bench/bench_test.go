@@ -26,18 +26,18 @@ func TestCosts(t *testing.T) {
 	}
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)
-	o := options{nodes: 10, maxUnavailable: 4, bootTime: time.Second, workers: 10, rest: time.Second}
+	o := options{nodes: 12, reboots: 10, maxUnavailable: 4, bootTime: time.Second, workers: 10, rest: time.Second}
 	r, err := measure(t.Context(), o, root, os.Stderr)
 	require.NoError(t, err)
 	var text bytes.Buffer
 	require.NoError(t, report(&text, o, r))
 	t.Log(&text)
-	require.Len(t, r.slots, o.nodes)
+	require.Len(t, r.slots, o.reboots)
 	require.LessOrEqual(t, r.mostAdmitted, o.maxUnavailable)
 	controller, refused := sum(r.reboot.controller, isReboot)
-	require.LessOrEqual(t, controller-refused, 3*o.nodes, "the controller's writes")
+	require.LessOrEqual(t, controller-refused, 3*o.reboots, "the controller's writes")
 	agents, refused := sum(r.reboot.agents, isReboot)
-	require.Equal(t, 2*o.nodes, agents-refused, "the agents' writes")
+	require.Equal(t, 2*o.reboots, agents-refused, "the agents' writes")
 	for _, costs := range [][]history.Cost{r.rest.controller, r.rest.agents} {
 		writes, _ := sum(costs, isReboot)
 		events, _ := sum(costs, isEvents)
@@ -48,13 +48,14 @@ func TestCosts(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct{ arg, want string }{
-		"an argument":            {"x", `unexpected argument "x"; --help lists the flags`},
-		"too many Nodes":         {"--nodes=10001", "--nodes is 10001; it must be from 0 to 10000"},
-		"nothing is unavailable": {"--max-unavailable=0", "--max-unavailable is 0; it must be at least 1"},
-		"no time to boot":        {"--boot-time=0s", "--boot-time is 0s; it must be from 1s to 10m0s"},
-		"no workers":             {"--workers=0", "--workers is 0; it must be at least 1"},
-		"images":                 {"--images=-1", "--images is -1; it must be at least 0"},
-		"no rest":                {"--rest=0s", "--rest is 0s; it must be from 1s to 30m0s"},
+		"an argument":             {"x", `unexpected argument "x"; --help lists the flags`},
+		"too many Nodes":          {"--nodes=10001", "--nodes is 10001; it must be from 0 to 10000"},
+		"more reboots than Nodes": {"--reboots=5001", "--reboots is 5001; it must be from 0 to --nodes, which is 5000"},
+		"nothing is unavailable":  {"--max-unavailable=0", "--max-unavailable is 0; it must be at least 1"},
+		"no time to boot":         {"--boot-time=0s", "--boot-time is 0s; it must be from 1s to 10m0s"},
+		"no workers":              {"--workers=0", "--workers is 0; it must be at least 1"},
+		"images":                  {"--images=-1", "--images is -1; it must be at least 0"},
+		"no rest":                 {"--rest=0s", "--rest is 0s; it must be from 1s to 30m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse([]string{test.arg})

@@ -1,5 +1,5 @@
-// Program bench measures lesson 5's controller and agents: what they write, read and use while every Node of a large
-// cluster reboots, and what they cost at rest.
+// Program bench measures lesson 5's controller and agents: what they write, read and use while the Nodes of a large
+// cluster reboot, and what they cost at rest.
 //
 // The control plane and the controller are real. The controller is a process of its own with default flags but for
 // --max-unavailable and --workers, and all of its requests go through the recording proxy. What is simulated:
@@ -38,6 +38,7 @@ func main() {
 // options are the flags.
 type options struct {
 	nodes          int
+	reboots        int // at most nodes
 	maxUnavailable int
 	bootTime       time.Duration
 	workers        int
@@ -56,7 +57,8 @@ func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints the error
-	flags.IntVar(&o.nodes, "nodes", 5000, "`number` of Nodes to reboot; 0 measures nothing")
+	flags.IntVar(&o.nodes, "nodes", 5000, "`number` of Nodes; 0 measures nothing")
+	flags.IntVar(&o.reboots, "reboots", 0, "`number` of Nodes to reboot; 0 for all")
 	flags.IntVar(&o.maxUnavailable, "max-unavailable", 100, "the controller's --max-unavailable, a `number` of Nodes")
 	flags.DurationVar(&o.bootTime, "boot-time", 10*time.Second, "how long a machine is down for a reboot")
 	flags.IntVar(&o.workers, "workers", 10, "the controller's --workers")
@@ -73,6 +75,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q; --help lists the flags", flags.Arg(0))
 	case o.nodes < 0 || o.nodes > maxNodes:
 		return o, fmt.Errorf("--nodes is %d; it must be from 0 to %d", o.nodes, maxNodes)
+	case o.reboots < 0 || o.reboots > o.nodes:
+		return o, fmt.Errorf("--reboots is %d; it must be from 0 to --nodes, which is %d", o.reboots, o.nodes)
 	case o.maxUnavailable < 1:
 		return o, fmt.Errorf("--max-unavailable is %d; it must be at least 1", o.maxUnavailable)
 	case o.bootTime < time.Second || o.bootTime > maxBootTime:
@@ -83,6 +87,9 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("--images is %d; it must be at least 0", o.images)
 	case o.rest < time.Second || o.rest > maxRest:
 		return o, fmt.Errorf("--rest is %s; it must be from 1s to %s", o.rest, maxRest)
+	}
+	if o.reboots == 0 {
+		o.reboots = o.nodes
 	}
 	return o, nil
 }

@@ -203,19 +203,19 @@ func (b *bench) measure() (r result, err error) {
 	return r, b.phases(&r, running)
 }
 
-// phases reboots all Nodes, and waits at rest.
+// phases reboots the Nodes, and waits at rest.
 func (b *bench) phases(r *result, running *program) (err error) {
-	fmt.Fprintf(b.progress, "bench: rebooting %d Nodes, at most %d at a time, with a boot time of %s\n", b.options.nodes, b.maxUnavailable, b.bootTime)
+	fmt.Fprintf(b.progress, "bench: rebooting %d Nodes, at most %d at a time, with a boot time of %s\n", b.reboots, b.maxUnavailable, b.bootTime)
 	r.reboot, err = b.phase(running, b.awaitQuiet, func() error {
-		if err := b.forAll(func(m *simulated) error {
+		if err := forAll(b.ctx, b.machines[:b.reboots], func(m *simulated) error {
 			_, err := b.client.CoreV1().Nodes().Patch(b.ctx, m.name, types.MergePatchType,
 				fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"bench"}}}`, reboot.NeededAnnotation), metav1.PatchOptions{})
 			return err
 		}); err != nil {
 			return fmt.Errorf("ask for the reboots: %w", err)
 		}
-		return b.until("all Nodes have rebooted", func() string {
-			if n := b.nodes.counts(); n.rebooted < b.options.nodes {
+		return b.until("the Nodes have rebooted", func() string {
+			if n := b.nodes.counts(); n.rebooted < b.reboots {
 				return fmt.Sprintf("%d have, %d hold a slot", n.rebooted, n.admitted)
 			}
 			return ""
@@ -282,7 +282,7 @@ func (b *bench) register() error {
 		m.boot()
 		b.machines = append(b.machines, m)
 	}
-	return b.forAll(func(m *simulated) error { return m.register(b.ctx, b.images) })
+	return forAll(b.ctx, b.machines, func(m *simulated) error { return m.register(b.ctx, b.images) })
 }
 
 // startAgents starts the machines' agents, and returns when each of them watches its Node.
@@ -318,11 +318,11 @@ func (b *bench) startAgents(play func(func(context.Context) error)) error {
 	return group.Wait()
 }
 
-// forAll calls do with each machine, several at a time.
-func (b *bench) forAll(do func(*simulated) error) error {
-	group, ctx := errgroup.WithContext(b.ctx)
+// forAll calls do with each machine, several at a time, until one returns an error.
+func forAll(ctx context.Context, machines []*simulated, do func(*simulated) error) error {
+	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
-	for _, m := range b.machines {
+	for _, m := range machines {
 		if ctx.Err() != nil {
 			break
 		}
