@@ -26,13 +26,15 @@ const (
 	leaseDuration = 60 // seconds
 )
 
-// simulated is a machine: its kubelet, and the agent that runs on it. renew and isUp may be called while run runs; the agent
-// calls Read and Reboot.
+// simulated is a machine: its kubelet, and the agent that runs on it. renew, postAgain and isUp may be called while run
+// runs; the agent calls Read and Reboot.
 type simulated struct {
 	name     string
 	bootTime time.Duration
 	kubelet  kubernetes.Interface // shared by all machines
 	agent    kubernetes.Interface // of a ServiceAccount token that is bound to the Node
+
+	posting sync.Mutex // held while the kubelet reports the Node's status
 
 	mu     sync.Mutex
 	bootID string
@@ -124,8 +126,24 @@ func conditions(ready bool) []corev1.NodeCondition {
 	return []corev1.NodeCondition{c}
 }
 
+// postAgain reports that the machine is Ready, if it is up: the node lifecycle controller has set the condition to Unknown.
+func (s *simulated) postAgain(ctx context.Context) error {
+	s.posting.Lock()
+	defer s.posting.Unlock()
+	if !s.isUp() {
+		return nil
+	}
+	return s.postLocked(ctx, true)
+}
+
 // post reports the machine's state, as its kubelet does when it shuts down and when it has started.
 func (s *simulated) post(ctx context.Context, ready bool) error {
+	s.posting.Lock()
+	defer s.posting.Unlock()
+	return s.postLocked(ctx, ready)
+}
+
+func (s *simulated) postLocked(ctx context.Context, ready bool) error {
 	bootID, err := s.Read(ctx)
 	if err != nil {
 		return err
@@ -202,10 +220,11 @@ func ignoreCancelled(ctx context.Context, err error) error {
 	return err
 }
 
-// renewLeases renews the Leases of all machines that are up, spread over the interval, until ctx is cancelled.
-func renewLeases(ctx context.Context, machines []*simulated) error {
+// renewLeases renews the Leases of all machines that are up, spread over the interval, until ctx is cancelled. On an overloaded
+// computer, the Leases expire nevertheless; then the kubelets report again.
+func renewLeases(ctx context.Context, machines []*simulated, nodes *observer) error {
 	group, ctx := errgroup.WithContext(ctx)
-	const renewers = 4
+	const renewers = 32
 	for first := range renewers {
 		group.Go(func() error {
 			for {
@@ -221,6 +240,12 @@ func renewLeases(ctx context.Context, machines []*simulated) error {
 					}
 					if err := machines[i].renew(ctx); err != nil && ctx.Err() == nil {
 						return fmt.Errorf("renew the Lease of Node %s: %w", machines[i].name, err)
+					}
+					if !nodes.isUnknown(machines[i].name) {
+						continue
+					}
+					if err := machines[i].postAgain(ctx); err != nil && ctx.Err() == nil {
+						return err
 					}
 				}
 				select {

@@ -145,7 +145,7 @@ func (b *bench) measure() (r result, err error) {
 	if err := b.register(); err != nil {
 		return r, fmt.Errorf("create the Nodes: %w", err)
 	}
-	play(func(ctx context.Context) error { return renewLeases(ctx, b.machines) })
+	play(func(ctx context.Context) error { return renewLeases(ctx, b.machines, &b.nodes) })
 	if err := b.until("the node lifecycle controller has removed the taints of new Nodes", func() string {
 		if n := b.nodes.counts(); n.available < b.options.nodes {
 			return fmt.Sprintf("it has for %d Nodes", n.available)

@@ -27,6 +27,7 @@ type observer struct {
 type observed struct {
 	admitted  time.Time // zero if the Node is not unavailable because of a reboot
 	available bool      // Ready, schedulable and without taints
+	unknown   bool      // the Ready condition is Unknown
 	first     string    // boot ID that the Node was created with
 	rebooted  bool      // available and idle, with another boot ID
 }
@@ -80,11 +81,21 @@ func (o *observer) update(node *corev1.Node) {
 		o.slots = append(o.slots, time.Since(n.admitted))
 		n.admitted = time.Time{}
 	}
+	n.unknown = slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	})
 	n.available = ready && len(node.Spec.Taints) == 0
 	n.rebooted = phase == reboot.Idle && ready && !node.Spec.Unschedulable && node.Status.NodeInfo.BootID != n.first
 	o.tally.add(n, 1)
 	o.most = max(o.most, o.tally.admitted)
 	o.nodes[node.Name] = n
+}
+
+// isUnknown reports whether the node lifecycle controller has missed the Node's heartbeats.
+func (o *observer) isUnknown(name string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.nodes[name].unknown
 }
 
 func (o *observer) counts() tally {
