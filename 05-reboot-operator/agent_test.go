@@ -146,6 +146,26 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// The request is withdrawn just before the drain ends, so the controller's cache does not show it yet.
+func TestCancelWithALateWatch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.addPod("web", "node-00")
+		w.grace = time.Minute
+		w.startController(5 * time.Second)
+		w.request("node-00")
+		for len(w.evictions) == 0 {
+			advance(time.Second)
+		}
+		advance(58 * time.Second)
+		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.NotEmpty(t, w.pods("node-00"))
+		w.annotate("node-00", NeededAnnotation, "-")
+		advance(time.Hour)
+		w.requireDone(0, "node-00")
+	})
+}
+
 // A second request during the reboot is a second reboot.
 func TestARequestDuringTheReboot(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -1,0 +1,62 @@
+package test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/mutants"
+	"example.com/controllers/harness/torture"
+	"example.com/controllers/harness/torturetest"
+)
+
+// The operator passes some plans, and torture catches a mutant of it, with the right cause. Each run starts a control plane,
+// so only the first two steps of the scenario are taken; "make torture LESSON=5" takes them all.
+func TestTorture(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a minute")
+	}
+	t.Parallel()
+	scenario, err := torture.Read("torture/scenario.yaml")
+	require.NoError(t, err)
+	scenario.Steps = scenario.Steps[:2]
+	commands, err := scenario.Build(t.Context(), os.Stderr)
+	require.NoError(t, err)
+	lab, err := torture.Open(t.Context(), 0, os.Stderr)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, lab.Close()) }()
+	plan := func(text string) torture.Plan {
+		fault, err := apiproxy.ParseFault(text)
+		require.NoError(t, err)
+		return torture.Plan{Kind: text, Faults: []apiproxy.Fault{fault}}
+	}
+	options := torture.Options{Scenario: scenario, Commands: commands, Progress: os.Stderr, Plans: []torture.Plan{
+		plan("program=controller,verb=update,resource=configmaps,nth=1,kill=after"),
+		plan("program=agent-node-0,verb=patch,resource=nodes,nth=1,kill=after"),
+	}}
+	options.Baseline, err = lab.Learn(t.Context(), options)
+	require.NoError(t, err)
+	report, err := lab.Run(t.Context(), options)
+	require.NoError(t, err)
+	require.Empty(t, report.NotRun())
+	for _, o := range report.Outcomes {
+		require.Equal(t, torture.Passed, o.Verdict, "%s: %s\n%s", o.Plan, o.Message, o.Log)
+		require.False(t, o.NotMet, o.Plan.Kind)
+	}
+
+	broken, err := mutants.Read("mutants", "forgets-who-cordoned")
+	require.NoError(t, err)
+	results, err := mutants.RunIn(t.Context(), lab, mutants.Options{
+		Scenario: scenario, Mutants: broken, Baseline: options.Baseline, Progress: os.Stderr,
+		Plans: map[string]torture.Plan{"forgets-who-cordoned": torture.NoFault},
+	})
+	require.NoError(t, err)
+	require.Len(t, results, 1)
+	require.True(t, results[0].Caught(), "%s", results[0])
+}
+
+func TestTheCatalogueCanBeRead(t *testing.T) {
+	torturetest.RequireCatalogue(t, torture.Lost, torture.RuleBroken, torture.TooMuch, torture.NoRest)
+}
