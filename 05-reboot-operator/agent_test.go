@@ -166,6 +166,39 @@ func TestCancelWithALateWatch(t *testing.T) {
 	})
 }
 
+// An agent that starts while its Node is in progress does not know whether the machine was asked to reboot a moment ago, and
+// gives it the time to go down.
+func TestARestartedAgentWaits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		m := w.machines["node-00"]
+		m.broken = true
+		w.startController(0)
+		w.request("node-00")
+		advance(10 * time.Second)
+		require.Equal(t, 1, m.asked)
+		m.agent.stop()
+		m.startAgent()
+		advance(w.agent.RebootRetry - time.Second)
+		require.Equal(t, 1, m.asked)
+		advance(2 * time.Second)
+		require.Equal(t, 2, m.asked)
+	})
+}
+
+// The request for the reboot fails. The agent says so, and repeats it without waiting for the machine to go down.
+func TestTheRebootCommandFails(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.machines["node-00"].fails = 3 // the Event about the first needs a moment
+		w.startController(0)
+		w.request("node-00")
+		advance(time.Minute)
+		w.requireDone(1, "node-00")
+		require.Equal(t, []string{"Cannot reboot the machine: out of order"}, w.told("node-00", "RebootFailed"))
+	})
+}
+
 // A second request during the reboot is a second reboot.
 func TestARequestDuringTheReboot(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -61,6 +61,32 @@ func TestTheBudgetHoldsWithTwoControllers(t *testing.T) {
 	})
 }
 
+// A11: another controller admits a Node between the moment at which this one reads the ledger and the moment at which it
+// writes it.
+func TestAnotherControllerAdmitsANodeMeanwhile(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(2)
+		w.onLedger = func() {
+			w.onLedger = nil
+			node, err := w.get("node-01")
+			require.NoError(t, err)
+			o, err := w.objects.Get(configMapResource, namespace, w.options.Ledger)
+			require.NoError(t, err)
+			configMap := o.(*corev1.ConfigMap).DeepCopy()
+			configMap.Data = map[string]string{slotsKey: fmt.Sprintf("{%q:%q}", node.Name, node.ResourceVersion)}
+			require.NoError(t, w.update(configMapResource, configMap))
+			node.Spec.Unschedulable = true
+			node.Annotations = map[string]string{NeededAnnotation: "", CordonedAnnotation: "true", AdmittedAnnotation: formatTime(time.Now())}
+			require.NoError(t, w.update(nodeResource, node))
+		}
+		w.startController(0)
+		w.request("node-00")
+		advance(10 * time.Minute)
+		require.Nil(t, w.onLedger)
+		w.requireDone(1, w.names()...)
+	})
+}
+
 // A2: whichever process is killed after whichever of its writes, the end is the same.
 func TestSurvivesKills(t *testing.T) {
 	writes := 0
@@ -198,6 +224,24 @@ func TestGivesUpADrain(t *testing.T) {
 		require.Equal(t, "2", w.node("node-00").Annotations[FailuresAnnotation])
 		w.protect("db", false)
 		advance(15 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
+// The drain goes on when the API server is back: no event of a Node would remind the controller of it.
+func TestTheAPIServerIsDownDuringADrain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.addPod("web", "node-00")
+		w.grace = time.Minute
+		w.startController(0)
+		w.request("node-00")
+		advance(10 * time.Second)
+		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		w.setDown(true)
+		advance(30 * time.Second)
+		w.setDown(false)
+		advance(5 * time.Minute)
 		w.requireDone(1, "node-00")
 	})
 }

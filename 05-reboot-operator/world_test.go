@@ -66,6 +66,7 @@ type world struct {
 	processes []*process
 	writes    int             // of nodes and configmaps, by all processes
 	onWrite   func(*process)  // called after each of them; may be nil
+	onLedger  func()          // called before each update of a configmap; may be nil
 	evictions []eviction      // that were asked for, in order
 	protected map[string]bool // names of Pods that a PodDisruptionBudget protects
 	grace     time.Duration   // how long a Pod takes to terminate
@@ -107,6 +108,7 @@ type machine struct {
 	name      string
 	bootID    int
 	asked     int  // times that it was asked to reboot
+	fails     int  // how many requests for a reboot fail
 	broken    bool // the reboot does nothing
 	sameID    bool // it comes back with the boot ID that it had
 	fast      bool // nobody notices that it was away
@@ -246,6 +248,10 @@ func (m *machine) Reboot(context.Context) error {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
 	m.asked++
+	if m.fails > 0 {
+		m.fails--
+		return errors.New("out of order")
+	}
 	if m.broken || m.rebooting {
 		return nil
 	}
@@ -527,6 +533,9 @@ func (p *process) react(action clienttesting.Action) (bool, runtime.Object, erro
 		return true, node, err
 	case verb == "update" && resource == configMapResource:
 		configMap := action.(clienttesting.UpdateAction).GetObject().(*corev1.ConfigMap).DeepCopy()
+		if w.onLedger != nil {
+			w.onLedger()
+		}
 		current, err := w.objects.Get(resource, configMap.Namespace, configMap.Name)
 		if err == nil && current.(*corev1.ConfigMap).ResourceVersion != configMap.ResourceVersion {
 			err = apierrors.NewConflict(resource.GroupResource(), configMap.Name, errors.New("it has been modified"))
