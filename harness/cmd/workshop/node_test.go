@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -115,12 +114,19 @@ exec sleep 1000`
 	cmd := r.command("node", "run", "--kubeconfig", shared.Kubeconfig, "--selector=test="+name, "--", "sh", "-c", script, os.Args[0], "{node}")
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
+	errors, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	require.NoError(t, err)
+	defer errors.Close()
+	stderr := func() string {
+		text, err := os.ReadFile(errors.Name())
+		require.NoError(t, err)
+		return string(text)
+	}
+	cmd.Stderr = errors
 	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	for starts := 0; starts < 2; {
-		require.True(t, lines.Scan(), "%s", stderr.String())
+		require.True(t, lines.Scan(), "%s", stderr())
 		if lines.Text() == "["+name+"] started on "+name {
 			starts++
 		}
@@ -130,8 +136,8 @@ exec sleep 1000`
 	}
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 130, cmd.ProcessState.ExitCode())
-	require.Contains(t, stderr.String(), "["+name+"] sh: started, boot 1\n["+name+"] sh: killed: the machine is off, or has been removed\n["+name+"] sh: started, boot 2\n")
-	require.Contains(t, stderr.String(), "workshop: interrupted; everything it started has been stopped\n")
+	require.Contains(t, stderr(), "["+name+"] sh: started, boot 1\n["+name+"] sh: killed: the machine is off, or has been removed\n["+name+"] sh: started, boot 2\n")
+	require.Contains(t, stderr(), "workshop: interrupted; everything it started has been stopped\n")
 	node, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 2, machine.Boots(node))

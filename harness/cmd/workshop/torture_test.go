@@ -175,7 +175,7 @@ func TestTortureWrongInput(t *testing.T) {
 		"a controller that ends":   {[]string{"torture", "--scenario", "watch.yaml", "--", "false"}, "the controller fails without faults: died"},
 		"one that asks nothing":    {[]string{"torture", "--scenario", "watch.yaml", "--", "sh", "-c", "echo I wait; exec sleep 1000"}, "the program controller has sent no request through the proxy. It must use the kubeconfig that it is given"},
 		"nothing to resume":        {r.kubectlWatch("--dir", "new", "--resume"), "new has no outcomes to resume (no outcomes.jsonl); leave out --resume"},
-		"another scenario":         {r.kubectlWatch("--dir", "other", "--resume"), "the outcomes in other are those of another scenario, or this one or its manifests have been changed since"},
+		"another scenario":         {r.kubectlWatch("--dir", "other", "--resume"), "the outcomes in other are those of another scenario, or of this one before its file, its manifests or a program outside of the cluster were changed"},
 		"a directory that is used": {r.kubectlWatch("--dir", "other"), "other has the outcomes of an earlier run; give --resume to go on with it"},
 		"a file as directory":      {r.kubectlWatch("--dir", "watch.yaml"), "create the directory for the outcomes: mkdir watch.yaml: not a directory"},
 		"--resume without --dir":   {r.kubectlWatch("--resume"), "--resume needs --dir"},

@@ -88,7 +88,7 @@ func (r *repository) write(name, text string) {
 func (r *repository) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Dir = r.dir
-	cmd.Env = append(append(os.Environ(), "WORKSHOP_TEST_MAIN=1", "TMPDIR="+r.temp), r.env...)
+	cmd.Env = append(append(os.Environ(), "WORKSHOP_TEST_MAIN=1", cluster.KubeconfigVariable+"=", "TMPDIR="+r.temp), r.env...)
 	return cmd
 }
 
