@@ -154,7 +154,7 @@ func TestCancelWithALateWatch(t *testing.T) {
 		w.grace = time.Minute
 		w.startController(5 * time.Second)
 		w.request("node-00")
-		for len(w.evictions) == 0 {
+		for w.evicted() == 0 {
 			advance(time.Second)
 		}
 		advance(58 * time.Second)
@@ -176,13 +176,13 @@ func TestARestartedAgentWaits(t *testing.T) {
 		w.startController(0)
 		w.request("node-00")
 		advance(10 * time.Second)
-		require.Equal(t, 1, m.asked)
+		require.Equal(t, 1, m.timesAsked())
 		m.agent.stop()
 		m.startAgent()
 		advance(w.agent.RebootRetry - time.Second)
-		require.Equal(t, 1, m.asked)
+		require.Equal(t, 1, m.timesAsked())
 		advance(2 * time.Second)
-		require.Equal(t, 2, m.asked)
+		require.Equal(t, 2, m.timesAsked())
 	})
 }
 

@@ -760,6 +760,18 @@ func (w *world) written() (writes int) {
 	return writes
 }
 
+// evicted returns how many evictions were asked for.
+func (w *world) evicted() (count int) {
+	w.locked(func() { count = len(w.evictions) })
+	return count
+}
+
+// timesAsked returns how often the machine was asked to reboot.
+func (m *machine) timesAsked() (times int) {
+	m.w.locked(func() { times = m.asked })
+	return times
+}
+
 // protect sets whether a PodDisruptionBudget protects a Pod.
 func (w *world) protect(pod string, protected bool) {
 	w.locked(func() { w.protected[pod] = protected })
