@@ -56,7 +56,7 @@ type result struct {
 // measure builds the program of the repository at root and measures it on a cluster of its own, which it removes in any
 // case.
 func measure(ctx context.Context, o options, root string, progress io.Writer) (r result, err error) {
-	dir := filepath.Join(root, "05-reboot")
+	dir := filepath.Join(root, "05-reboot-operator")
 	path, err := gobuild.Build(ctx, gobuild.Program{Name: "kubectl-reboot", Dir: dir, Package: "./cmd/kubectl-reboot", Sources: []string{"."}}, progress)
 	if err != nil {
 		return r, err
