@@ -99,11 +99,10 @@ func TestAProgramThatEndsByItself(t *testing.T) {
 func TestAPortThatIsInUse(t *testing.T) {
 	const line = "listen tcp :8080: bind: address already in use"
 	p := shell(t, nil, "echo starting; echo '"+line+"'; echo bye; exit 1")
-	p.process.label = "agent"
 	select {
 	case failure := <-p.failed:
 		require.Equal(t, NotRun, failure.Verdict)
-		require.Contains(t, failure.Message, "agent: it exited because another program has its port: "+line)
+		require.Contains(t, failure.Message, "it exited because another program has its port: "+line)
 		require.Contains(t, failure.Message, "put {port} in place of the port in its arguments, or use --parallel 1")
 	case <-time.After(hangs):
 		require.FailNow(t, "it does not end")
