@@ -53,6 +53,11 @@ type quietTime struct {
 	eventsLate int               // Events that may come late, as they could not be written before
 }
 
+// isBusy reports whether the programs did anything in the quiet time.
+func (q quietTime) isBusy() bool {
+	return len(q.writes) > 0 || q.requests > 0 || q.events > 0
+}
+
 // judge says what a run without faults shows to be wrong, as far as that can be said without a baseline.
 func (s *Scenario) judge(o *observation, namespace string) (failure *Failure, notes []string) {
 	if writes := o.rest.writes; len(writes) > 0 {

@@ -205,7 +205,7 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 			return quietTime{}, err
 		}
 		quiet := r.recording.History().Between(from, time.Time{})
-		isOver := r.holdUps.since(from, r.recovered) == 0 && !isChangedByOthers(quiet) && !slices.ContainsFunc(quiet.Requests, func(q history.Request) bool { return q.IsDisturbed() || owed[writeOf(q)] })
+		isOver := r.holdUps.since(from, r.recovered) == 0 && !(isChangedByOthers(quiet) && r.countAtRest(quiet).isBusy()) && !slices.ContainsFunc(quiet.Requests, func(q history.Request) bool { return q.IsDisturbed() || owed[writeOf(q)] })
 		if isOver || beginning == maxBeginnings {
 			return r.observeRest(ctx, quiet)
 		}
