@@ -3,6 +3,9 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# In what "make bundle" has packed: its own Go, modules and compiled programs are used.
+-include .bundle/settings.mk
+
 # Only the race detector needs a C compiler.
 export CGO_ENABLED ?= 0
 
@@ -141,6 +144,15 @@ generate: ## Generate lesson 4's deep copies, clients, informers and CustomResou
 	@cd 04-crd && find generated apis manifests \( -name '*.go' -path 'generated/*' -o -name 'zz_generated.*' -o -name 'samplecrd.k8s.io_*.yaml' \) -delete && \
 		GOWORK=off go generate -x .
 	@cd 05-reboot-operator && GOWORK=off go generate -x ./internal/diagram
+
+.PHONY: prefetch
+prefetch: ## Download and compile everything once, and play lesson 1 without network as a proof
+	@$(workshop) prefetch
+
+.PHONY: bundle
+bundle: ## Write an archive for machines without network: Go, modules, compiled programs
+##  PLATFORM=darwin/arm64: for which; BUNDLE=FILE: the archive
+	@$(workshop) bundle $(if $(PLATFORM),--platform "$(PLATFORM)") $(if $(BUNDLE),--output "$(BUNDLE)")
 
 .PHONY: cross
 cross: ## Check that everything compiles for Linux and macOS, amd64 and arm64. Slow

@@ -8,7 +8,6 @@ package gobuild
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -215,22 +214,13 @@ func (p Program) compile(ctx context.Context, dir string, progress io.Writer) er
 
 // stalePackages returns the import paths of the packages that a build has to compile. It downloads missing modules.
 func (p Program) stalePackages(ctx context.Context, line *progressLine) (map[string]bool, error) {
-	cmd := goCommand(ctx, p.Dir, append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, p.packages()...)...)
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	downloads := 0
-	failure, err := run(ctx, cmd, func(text string) {
-		if strings.HasPrefix(text, "go: downloading ") {
-			downloads++
-			line.print(fmt.Sprintf("downloading modules (%d)", downloads))
-		}
-	})
+	paths, err := p.list(ctx, line, append([]string{"-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, p.packages()...)...)
 	if err != nil {
-		return nil, p.buildError(ctx, failure, err)
+		return nil, err
 	}
 	stale := map[string]bool{}
-	for name := range strings.FieldsSeq(out.String()) {
-		stale[name] = true
+	for _, path := range paths {
+		stale[path] = true
 	}
 	return stale, nil
 }

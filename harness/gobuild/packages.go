@@ -1,0 +1,62 @@
+package gobuild
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Packages compiles all packages of the module in dir, and all that their programs and tests import, into the go command's
+// cache. tags are build tags, separated by commas. It downloads missing modules. It writes what it is doing to progress, and nothing if there is nothing to
+// compile.
+func Packages(ctx context.Context, dir, name, tags string, progress io.Writer) error {
+	// The go command would link programs and tests too, which takes longer than it saves later.
+	const format = `{{if not (or .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}`
+	p := Program{Name: name, Dir: dir}
+	line := newProgressLine(progress, name)
+	defer line.close()
+	all, err := p.list(ctx, line, "-deps", "-test", "-tags", tags, "-f", format, "./...")
+	if err != nil {
+		return err
+	}
+	stale, err := p.list(ctx, line, append([]string{"-f", `{{if .Stale}}{{.ImportPath}}{{end}}`}, all...)...)
+	if err != nil || len(stale) == 0 {
+		return err
+	}
+	line.total = len(stale)
+	isStale := map[string]bool{}
+	for _, path := range stale {
+		isStale[path] = true
+	}
+	cmd := goCommand(ctx, dir, append([]string{"build", "-v"}, stale...)...)
+	failure, err := run(ctx, cmd, func(text string) {
+		if isStale[text] {
+			line.compiled++
+		}
+		line.show(text)
+	})
+	if err != nil {
+		return p.buildError(ctx, failure, err)
+	}
+	line.done()
+	return nil
+}
+
+// list runs "go list" and returns the lines of its output. It downloads missing modules.
+func (p Program) list(ctx context.Context, line *progressLine, args ...string) ([]string, error) {
+	cmd := goCommand(ctx, p.Dir, append([]string{"list"}, args...)...)
+	var out strings.Builder
+	cmd.Stdout = &out
+	downloads := 0
+	failure, err := run(ctx, cmd, func(text string) {
+		if strings.HasPrefix(text, "go: downloading ") {
+			downloads++
+			line.print(fmt.Sprintf("downloading modules (%d)", downloads))
+		}
+	})
+	if err != nil {
+		return nil, p.buildError(ctx, failure, err)
+	}
+	return strings.Fields(out.String()), nil
+}
