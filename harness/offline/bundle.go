@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"example.com/controllers/harness/proc"
@@ -77,10 +78,14 @@ type Options struct {
 
 // Bundle writes an archive (tar, gzip) for one platform. If it fails, or ctx is cancelled, it leaves no file.
 func Bundle(ctx context.Context, o Options) (err error) {
-	goos, goarch, ok := strings.Cut(o.Platform, "/")
-	if !ok || goos == "" || goarch == "" {
-		return fmt.Errorf("%q is not a platform; give one such as linux/amd64 or darwin/arm64", o.Platform)
+	platforms, err := output(ctx, exec.CommandContext(ctx, "go", "tool", "dist", "list"))
+	if err != nil {
+		return err
 	}
+	if !slices.Contains(strings.Fields(platforms), o.Platform) {
+		return fmt.Errorf("%q is not a platform of Go's; linux/amd64 and darwin/arm64 are two that are", o.Platform)
+	}
+	goos, goarch, _ := strings.Cut(o.Platform, "/")
 	// It is beside the archive because that is where there has to be space.
 	stage, err := os.MkdirTemp(filepath.Dir(o.File), ".bundle-")
 	if err != nil {
@@ -100,11 +105,6 @@ func Bundle(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Progress, "Go %s for %s\n", strings.TrimPrefix(host.GOVERSION, "go"), o.Platform)
-	if err := copyGo(ctx, host, goos, goarch, filepath.Join(own, "go")); err != nil {
-		return err
-	}
-
 	modules := filepath.Join(stage, "modules")
 	env := append(os.Environ(), "GOENV=off", "GOTOOLCHAIN=local", "GOEXPERIMENT=", "GOFLAGS="+goFlags, "GOOS="+goos, "GOARCH="+goarch,
 		"GOMODCACHE="+modules, "GOSUMDB=off", // go.sum has the checksums of all modules
@@ -120,6 +120,10 @@ func Bundle(ctx context.Context, o Options) (err error) {
 		if err := runCommand(ctx, cmd); err != nil {
 			return fmt.Errorf("compile the %s for %s: %w", step.part, o.Platform, err)
 		}
+	}
+	fmt.Fprintf(o.Progress, "Go %s for %s\n", strings.TrimPrefix(host.GOVERSION, "go"), o.Platform)
+	if err := copyGo(ctx, host, goos, goarch, filepath.Join(own, "go")); err != nil {
+		return err
 	}
 	if err := os.Rename(filepath.Join(modules, "cache", "download"), filepath.Join(own, "modules")); err != nil {
 		return err
@@ -176,7 +180,7 @@ func copyGo(ctx context.Context, host goSettings, goos, goarch, dir string) erro
 		err = errors.New(downloaded.Error)
 	}
 	if err != nil {
-		return fmt.Errorf("download %s: %w; is it a platform of Go's, and one of its releases?", module, err)
+		return fmt.Errorf("download %s: %w; Go publishes its releases only", module, err)
 	}
 	if err := os.CopyFS(dir, os.DirFS(downloaded.Dir)); err != nil {
 		return fmt.Errorf("copy %s: %w", module, err)
@@ -228,7 +232,7 @@ func (c cancellable) Open(name string) (fs.File, error) {
 	return c.FS.Open(name)
 }
 
-func (c cancellable) ReadLink(name string) (string, error)    { return fs.ReadLink(c.FS, name) }
+func (c cancellable) ReadLink(name string) (string, error)   { return fs.ReadLink(c.FS, name) }
 func (c cancellable) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(c.FS, name) }
 
 // output runs a command and returns what it prints. Its standard error becomes part of the error.

@@ -1,0 +1,111 @@
+package offline
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A bundle's compiled packages are for the workspace's modules, and the control plane's are not in it.
+func TestModulesAreTheWorkspaces(t *testing.T) {
+	dirs, err := modules("../..")
+	require.NoError(t, err)
+	require.Contains(t, dirs, "harness")
+	require.Contains(t, dirs, "harness/controlplane")
+	for _, dir := range dirs {
+		require.FileExists(t, filepath.Join("../..", dir, "go.mod"))
+	}
+	_, err = modules(t.TempDir())
+	require.ErrorContains(t, err, "go.work")
+}
+
+func TestProveHasNoNetwork(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, Prove(t.Context(), t.TempDir(), &out, "go", "env", "GOPROXY", "GOTOOLCHAIN"))
+	require.Equal(t, "off\nlocal\n", out.String())
+
+	out.Reset()
+	err := Prove(t.Context(), t.TempDir(), &out, "go", "mod", "download", "rsc.io/quote@v1.5.1")
+	require.ErrorContains(t, err, "without network, go mod download")
+	require.Contains(t, out.String(), "GOPROXY=off")
+}
+
+func TestPrefetchPart(t *testing.T) {
+	require.ErrorContains(t, PrefetchPart(t.Context(), ".", "lessons", io.Discard), "there are programs and packages")
+}
+
+func TestBundleWrongInput(t *testing.T) {
+	repository := t.TempDir()
+	for _, args := range [][]string{{"init", "--quiet"}, {"-c", "user.name=n", "-c", "user.email=e", "commit", "--quiet", "--allow-empty", "-m", "m"}} {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = repository
+		require.NoError(t, cmd.Run())
+	}
+	for name, c := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"no platform":           {Options{Root: repository, Platform: "linux"}, `"linux" is not a platform of Go's; linux/amd64`},
+		"a platform without Go": {Options{Root: repository, Platform: "linux/z80"}, `"linux/z80" is not a platform`},
+		"not a repository":      {Options{Root: t.TempDir(), Platform: "linux/amd64"}, "must be a git repository"},
+		"not a directory":       {Options{Root: repository, Platform: "linux/amd64", File: filepath.Join(t.TempDir(), "none", "b.tar.gz")}, "create a directory for the bundle"},
+		"what does not compile": {Options{Root: repository, Platform: HostPlatform(), Prefetch: []string{"false"}}, "compile the programs for " + HostPlatform()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			o := c.options
+			o.Progress = io.Discard
+			if o.File == "" {
+				o.File = filepath.Join(dir, "b.tar.gz")
+			}
+			require.ErrorContains(t, Bundle(t.Context(), o), c.want)
+			left, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
+}
+
+// What was executable stays so, and a link stays a link.
+func TestArchive(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "workshop", "bin"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "workshop", "bin", "go"), []byte("#!/bin/sh\necho go\n"), 0o755))
+	require.NoError(t, os.Symlink("go", filepath.Join(dir, "workshop", "bin", "link")))
+	file := filepath.Join(out, "b.tar.gz")
+	require.NoError(t, archive(t.Context(), dir, file))
+	require.NoError(t, exec.Command("tar", "-xf", file, "-C", out).Run())
+	text, err := exec.Command(filepath.Join(out, "workshop", "bin", "link")).Output()
+	require.NoError(t, err)
+	require.Equal(t, "go\n", string(text))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	file = filepath.Join(t.TempDir(), "b.tar.gz")
+	require.ErrorIs(t, archive(ctx, dir, file), context.Canceled)
+	left, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// The settings hold in a directory with a space in its name, whatever is set and installed on the machine.
+func TestSettings(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a laptop")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, Dir), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, Dir, "settings.mk"), []byte(settings), 0o644))
+	const makefile = "-include .bundle/settings.mk\nshow:\n\t@echo \"$$GOPROXY|$$GOCACHE|$$GOFLAGS|$${GOROOT-no root}|$${PATH%%:*}\"\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Makefile"), []byte(makefile), 0o644))
+	cmd := exec.CommandContext(t.Context(), "make", "-s", "show")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOROOT=/elsewhere", "GOPROXY=https://proxy.example.com", "GOFLAGS=-mod=mod", "MAKEFLAGS=", "MAKELEVEL=")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	own := filepath.Join(dir, Dir)
+	escaped := filepath.Join(filepath.Dir(dir), "a%20laptop", Dir)
+	require.Equal(t, "file://"+escaped+"/modules|"+own+"/build|-trimpath -modcacherw|no root|"+own+"/go/bin\n", string(out))
+}
