@@ -72,10 +72,30 @@ func Env(ctx context.Context) ([]string, error) {
 	return append(env, "WORKSHOP_CACHE="+dir), err
 }
 
+// ProgramsVariable is the name of an environment variable with a directory of programs that were built elsewhere, such as in
+// an image. If it is set, nothing is built: each program's file has its name.
+const ProgramsVariable = "WORKSHOP_PROGRAMS"
+
+// Prebuilt returns the path of a program that was built elsewhere; "" if [ProgramsVariable] is not set.
+func Prebuilt(name string) (string, error) {
+	dir := os.Getenv(ProgramsVariable)
+	if dir == "" {
+		return "", nil
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s names a directory without the program %s: %w", ProgramsVariable, name, err)
+	}
+	return path, nil
+}
+
 // Build returns the path of the program's binary, which it builds if it is not in the cache. It writes what it is
 // doing to progress, and nothing if the binary is in the cache. If another process is building the program already,
 // Build waits for it.
 func Build(ctx context.Context, p Program, progress io.Writer) (string, error) {
+	if path, err := Prebuilt(p.Name); path != "" || err != nil {
+		return path, err
+	}
 	environment, err := goEnvironment(ctx, p.Dir)
 	if err != nil {
 		return "", err

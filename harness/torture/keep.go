@@ -64,6 +64,33 @@ type keptOutcome struct {
 	Files    string    `json:"files,omitempty"` // their name without extension; "" for a plan that passed
 }
 
+func newKeptOutcome(o Outcome) keptOutcome {
+	kept := keptOutcome{
+		Kind: o.Plan.Kind, Faults: []string{}, Verdict: o.Verdict, Cause: o.Cause, Message: o.Message, Notes: o.Notes, NotMet: o.NotMet,
+		FailedAt: o.FailedAt, Seconds: o.Duration.Seconds(),
+	}
+	for _, f := range o.Plan.Faults {
+		kept.Faults = append(kept.Faults, f.String())
+	}
+	return kept
+}
+
+// outcome returns the outcome, without log and recording.
+func (kept keptOutcome) outcome() (Outcome, error) {
+	o := Outcome{
+		Plan: Plan{Kind: kept.Kind}, Verdict: kept.Verdict, Cause: kept.Cause, Message: kept.Message, Notes: kept.Notes, NotMet: kept.NotMet,
+		FailedAt: kept.FailedAt, Duration: time.Duration(kept.Seconds * float64(time.Second)), History: &history.History{},
+	}
+	for _, text := range kept.Faults {
+		fault, err := apiproxy.ParseFault(text)
+		if err != nil {
+			return o, err
+		}
+		o.Plan.Faults = append(o.Plan.Faults, fault)
+	}
+	return o, nil
+}
+
 // OpenKeep prepares a directory for the outcomes of a scenario and its programs. If dir is "", it is a new one below
 // [os.TempDir], which is created when a plan has failed, or by [Keep.Flush]. With resume, dir must have the outcomes of
 // an earlier run of the same scenario and programs; without, it must have none.
@@ -115,13 +142,7 @@ func (k *Keep) Add(o Outcome) {
 	if k.err != nil {
 		return
 	}
-	kept := keptOutcome{
-		Kind: o.Plan.Kind, Faults: []string{}, Verdict: o.Verdict, Cause: o.Cause, Message: o.Message, Notes: o.Notes, NotMet: o.NotMet,
-		FailedAt: o.FailedAt, Seconds: o.Duration.Seconds(),
-	}
-	for _, f := range o.Plan.Faults {
-		kept.Faults = append(kept.Faults, f.String())
-	}
+	kept := newKeptOutcome(o)
 	if o.Verdict != Passed {
 		if err := k.open(); err != nil {
 			k.fail(err)
@@ -251,16 +272,9 @@ func (k *Keep) readOutcome(line []byte) (Outcome, error) {
 	if err := json.Unmarshal(line, &kept); err != nil {
 		return Outcome{}, err
 	}
-	o := Outcome{
-		Plan: Plan{Kind: kept.Kind}, Verdict: kept.Verdict, Cause: kept.Cause, Message: kept.Message, Notes: kept.Notes, NotMet: kept.NotMet,
-		FailedAt: kept.FailedAt, Duration: time.Duration(kept.Seconds * float64(time.Second)), History: &history.History{},
-	}
-	for _, text := range kept.Faults {
-		fault, err := apiproxy.ParseFault(text)
-		if err != nil {
-			return o, err
-		}
-		o.Plan.Faults = append(o.Plan.Faults, fault)
+	o, err := kept.outcome()
+	if err != nil {
+		return o, err
 	}
 	if kept.Files == "" {
 		return o, nil
@@ -308,24 +322,28 @@ func (k *Keep) append(line any) error {
 func (k *Keep) writeFiles(name string, o Outcome) error {
 	path := filepath.Join(k.dir, name)
 	var table, recording bytes.Buffer
-	if err := o.History.WriteRequests(&table); err != nil {
+	if err := errors.Join(o.History.WriteRequests(&table), writeRecording(&recording, o.History)); err != nil {
 		return err
-	}
-	for _, q := range o.History.Requests {
-		if err := history.Write(&recording, history.Record{Request: &q}); err != nil {
-			return err
-		}
-	}
-	for _, e := range o.History.Events {
-		if err := history.Write(&recording, history.Record{Event: &e}); err != nil {
-			return err
-		}
 	}
 	return errors.Join(
 		os.WriteFile(path+".log", []byte(o.Log), 0o600),
 		os.WriteFile(path+".requests", table.Bytes(), 0o600),
 		os.WriteFile(path+".jsonl", recording.Bytes(), 0o600),
 	)
+}
+
+func writeRecording(w io.Writer, h *history.History) error {
+	for _, q := range h.Requests {
+		if err := history.Write(w, history.Record{Request: &q}); err != nil {
+			return err
+		}
+	}
+	for _, e := range h.Events {
+		if err := history.Write(w, history.Record{Event: &e}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 var notInSlug = regexp.MustCompile(`[^a-z0-9]+`)

@@ -431,11 +431,13 @@ func (s *subject) buildWorkshop(ctx context.Context, o Options) error {
 	if !needed {
 		return nil
 	}
-	root, err := cluster.Root(ctx)
-	if err != nil {
-		return err
+	path, err := gobuild.Prebuilt(gobuild.Workshop("").Name)
+	if err == nil && path == "" {
+		var root string
+		if root, err = cluster.Root(ctx); err == nil {
+			path, err = gobuild.Build(ctx, gobuild.Workshop(filepath.Join(root, "harness")), o.Progress)
+		}
 	}
-	path, err := gobuild.Build(ctx, gobuild.Workshop(filepath.Join(root, "harness")), o.Progress)
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,11 @@ type Options struct {
 	Progress  io.Writer // is told how far it is; nil for nobody
 	// Finished is called for each plan that has been run, by one goroutine at a time; it may be nil.
 	Finished func(Outcome)
+	// Elsewhere runs plans on other machines, and calls finished for each, from any goroutine; it returns the error that
+	// finished returns. nil to run them here. The baseline, and the repetitions of failed plans, are always here.
+	Elsewhere func(ctx context.Context, plans []Plan, finished func(Outcome) error) error
+	// Unconfirmed leaves it to the caller to repeat failed plans.
+	Unconfirmed bool
 }
 
 // Outcome is what one run came to.
@@ -135,7 +140,11 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	plans := slices.DeleteFunc(o.plans(o.Baseline.History), func(p Plan) bool { return o.Skip[p.Key()] })
 	p := &progress{out: o.Progress, total: len(plans), parallel: o.parallel(), begin: time.Now()}
 	var mu sync.Mutex
-	err = s.executeAll(ctx, o, plans, func(outcome Outcome) error {
+	executeAll := o.Elsewhere
+	if executeAll == nil {
+		executeAll = func(ctx context.Context, plans []Plan, finished func(Outcome) error) error { return s.executeAll(ctx, o, plans, finished) }
+	}
+	err = executeAll(ctx, plans, func(outcome Outcome) error {
 		enough := false
 		if o.FirstOnly && outcome.counts() {
 			repeated, err := s.repeat(ctx, o, outcome.Plan, outcome.Verdict)
@@ -164,7 +173,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	if errors.Is(err, errEnough) { // the other runs were cancelled
 		err = nil
 	}
-	if err == nil && !o.FirstOnly {
+	if err == nil && !o.FirstOnly && !o.Unconfirmed {
 		err = s.confirm(ctx, o, report)
 	}
 	report.Duration = time.Since(begin)
