@@ -97,6 +97,11 @@ neutron: tools ## Test lesson 4 with OpenStack's own Neutron. Needs Debian's pyt
 		.workshop/bin/neutron --address 127.0.0.1:0 .workshop/bin/gotestsum --format pkgname -- -race -count=1 -short -p 2 -timeout 10m \
 		./04-crd/neutron ./04-crd/neutrontest ./04-crd/test
 
+.PHONY: images
+images: ## Build the images of the lessons' controllers, for amd64 and arm64, in .workshop/images
+##  LESSON=3: of this lesson only; ARCH=arm64: for this architecture only
+	@$(workshop) images $(LESSON) $(if $(ARCH),--arch "$(ARCH)")
+
 .PHONY: bench
 bench: ## Measure how long the control plane takes to start (beside envtest), what recording
 ##  requests costs, what 1,000 Networks of lesson 4 take, and what the reboots of 5,000
