@@ -34,6 +34,7 @@ help: ## Print this list
 lesson: ## Play a lesson: make lesson 1
 ##  STEP=1: stop before each command; KEEP=1: leave the cluster up at the end
 ##  CLUSTER=up, CLUSTER=context:NAME: play it there (YES=1: without asking)
+##  CLUSTER=kind: play it on containers, with Docker or Podman
 	@$(workshop) lesson "$(N)" --cluster "$(or $(CLUSTER),embedded)" $(if $(STEP),--step) $(if $(KEEP),--keep) $(if $(YES),--yes)
 
 .PHONY: up
@@ -56,6 +57,10 @@ down: ## Stop it, and keep its state
 .PHONY: reset
 reset: ## Stop it, and delete its state
 	@$(workshop) reset
+
+.PHONY: kind-down
+kind-down: ## Delete the kind cluster that KEEP=1 has left
+	@$(workshop) kind-down
 
 .PHONY: test
 test: ## Run all checks and tests, and play every page

@@ -2,9 +2,10 @@
 //
 //   - [Start] starts a control plane that does not outlive this process, however the process ends.
 //   - [Up] starts a control plane that does, and keeps its state in a directory; [Find] finds it again.
-//   - [Open] opens an existing cluster, given a context of the user's kubeconfig, which it does not modify.
+//   - [Open] opens an existing cluster, given a context of the user's kubeconfig, which it does not modify, and
+//     [OpenFile] one of a kubeconfig of our own.
 //
-// Each returns a [Cluster] that is ready for use.
+// Each returns a [Cluster] that is ready for use. Package kind creates clusters of containers.
 package cluster
 
 import (
@@ -181,13 +182,14 @@ func Open(ctx context.Context, contextName, scratch string, progress io.Writer) 
 	return c, nil
 }
 
-// openKubeconfig opens the cluster of a kubeconfig's current context.
-func openKubeconfig(ctx context.Context, kubeconfig string) (*Cluster, error) {
-	path, err := programPath(ctx, os.Stderr)
+// OpenFile opens the cluster of a kubeconfig's current context. name describes it in messages. It builds our kubectl if
+// necessary and reports that to progress, which may be nil.
+func OpenFile(ctx context.Context, kubeconfig, name string, progress io.Writer) (*Cluster, error) {
+	path, err := programPath(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Kubeconfig: kubeconfig, Name: "the cluster of " + kubeconfig, Kubectl: filepath.Dir(path)}
+	c := &Cluster{Kubeconfig: kubeconfig, Name: name, Kubectl: filepath.Dir(path)}
 	if err := c.probe(ctx); err != nil {
 		return nil, fmt.Errorf("%s does not answer: %w", c.Name, err)
 	}

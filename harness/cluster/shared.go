@@ -19,5 +19,5 @@ var Shared = sync.OnceValues(func() (*Cluster, error) {
 	if path == "" {
 		return Start(ctx, Options{Nodes: 3, Progress: os.Stderr})
 	}
-	return openKubeconfig(ctx, path)
+	return OpenFile(ctx, path, "the cluster of "+path, os.Stderr)
 })

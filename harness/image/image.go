@@ -66,9 +66,9 @@ const (
 
 // Build compiles the programs and returns an image of them, in memory.
 func Build(ctx context.Context, o Options) (*Image, error) {
-	tag, err := name.NewTag(o.Name, name.WithDefaultTag(""))
-	if err != nil || tag.TagStr() == "" {
-		return nil, fmt.Errorf("an image cannot be named %q: it must be a name and a tag, such as workqueue:dev", o.Name)
+	tag, err := parseTag(o.Name)
+	if err != nil {
+		return nil, err
 	}
 	if o.Arch == "" {
 		o.Arch = runtime.GOARCH
@@ -182,11 +182,24 @@ func assemble(o Options, files []file) (v1.Image, error) {
 		Env:        []string{"PATH=/" + binDir},
 		Labels: map[string]string{
 			"org.opencontainers.image.title":    path.Base(files[0].path),
-			"org.opencontainers.image.ref.name": o.Name,
 			"org.opencontainers.image.licenses": "Apache-2.0",
 		},
 	}
 	return mutate.ConfigFile(image, config)
+}
+
+// As returns the same image under another name and tag.
+func (i *Image) As(imageName string) (*Image, error) {
+	tag, err := parseTag(imageName)
+	return &Image{i.Image, tag}, err
+}
+
+func parseTag(imageName string) (name.Tag, error) {
+	tag, err := name.NewTag(imageName, name.WithDefaultTag(""))
+	if err != nil || tag.TagStr() == "" {
+		return tag, fmt.Errorf("an image cannot be named %q: it must be a name and a tag, such as workqueue:dev", imageName)
+	}
+	return tag, nil
 }
 
 // Write writes images as an archive that "docker load", "podman load", "kind load image-archive" and containerd read. They

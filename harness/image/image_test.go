@@ -148,7 +148,8 @@ func TestSBOMListsTheModules(t *testing.T) {
 func TestWrittenArchiveCanBeRead(t *testing.T) {
 	dir := newModule(t)
 	one := build(t, hello(dir))
-	two := build(t, Options{Name: "other:dev", Programs: []Program{{dir, "./cmd/other"}}})
+	two, err := build(t, Options{Name: "other:dev", Programs: []Program{{dir, "./cmd/other"}}}).As("example.com/two:v2")
+	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "images.tar")
 	require.NoError(t, WriteFile(path, one, two))
 	for _, image := range []*Image{one, two} {
@@ -182,8 +183,10 @@ func TestErrors(t *testing.T) {
 		_, err := Build(t.Context(), c.o)
 		require.ErrorContains(t, err, c.want)
 	}
+	_, err := build(t, hello(dir)).As("another")
+	require.ErrorContains(t, err, `an image cannot be named "another"`)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("not needed any more"))
-	_, err := Build(ctx, hello(dir))
+	_, err = Build(ctx, hello(dir))
 	require.ErrorContains(t, err, "not needed any more")
 }

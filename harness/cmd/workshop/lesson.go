@@ -58,7 +58,7 @@ Where the page quotes code that you have changed, your code is shown.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.cluster, "cluster", "embedded", `where to play: "embedded" for a new control plane, "up" for the cluster of "workshop up", "context:NAME" for a context of your kubeconfig`)
+	flags.StringVar(&f.cluster, "cluster", "embedded", `where to play: "embedded" for a new control plane, "up" for the cluster of "workshop up", "kind" for a cluster of containers, "context:NAME" for a context of your kubeconfig`)
 	flags.IntVar(&f.nodes, "nodes", 0, "number of simulated nodes of an embedded cluster; 0 for as many as the page needs, or 3 if it does not say")
 	flags.BoolVar(&f.step, "step", false, "wait for Enter before each command, and when the screen is full; q ends the lesson")
 	flags.BoolVar(&f.keep, "keep", false, "leave the cluster up at the end, with the objects that the lesson created")
@@ -93,11 +93,12 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	}
 
 	start := time.Now()
-	c, scratch, closeCluster, err := openCluster(ctx, root, f)
+	o, err := openCluster(ctx, root, l, f)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeCluster(err)) }()
+	defer func() { err = errors.Join(err, o.end(err)) }()
+	c, scratch := o.cluster, o.scratch
 	fmt.Printf("%s: Kubernetes %s, %d nodes, %s\n", c.Name, c.Version, c.Nodes, time.Since(start).Round(100*time.Millisecond))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -124,7 +125,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if err := stage.Open(ctx); err != nil {
 		return err
 	}
-	if !f.keep && f.cluster != "embedded" {
+	if !f.keep && !o.disposable {
 		defer func() { err = errors.Join(err, clean(ctx, stage)) }()
 	}
 	if stage.Workshop, err = os.Executable(); err != nil {
@@ -140,7 +141,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if err := writeBill(asked); err != nil {
 		return err
 	}
-	fmt.Printf("\n%s\n", whatNext(root, l, f))
+	fmt.Printf("\n%s\n", whatNext(root, l, f, c))
 	return nil
 }
 
@@ -171,35 +172,50 @@ func writeBill(asked *history.History) error {
 	return nil
 }
 
-// openCluster returns the cluster to play a lesson on, a directory for the lesson's files, and a function that disposes of
-// both, which is called with the lesson's error.
-func openCluster(ctx context.Context, root string, f lessonFlags) (c *cluster.Cluster, scratch string, end func(error) error, err error) {
+// opened is the cluster that a lesson is played on.
+type opened struct {
+	cluster *cluster.Cluster
+	// scratch is a directory for the lesson's files.
+	scratch string
+	// disposable reports that end deletes the cluster, unless it is to be kept.
+	disposable bool
+	// end disposes of the cluster and the directory. It is called with the lesson's error.
+	end func(error) error
+}
+
+// openCluster opens the cluster to play a lesson on, and starts it if necessary.
+func openCluster(ctx context.Context, root string, l lesson.Lesson, f lessonFlags) (*opened, error) {
 	options := cluster.Options{Nodes: f.nodes, Progress: os.Stderr}
 	if f.cluster == "embedded" && !f.keep {
-		if c, err = cluster.Start(ctx, options); err != nil {
-			return nil, "", nil, err
+		c, err := cluster.Start(ctx, options)
+		if err != nil {
+			return nil, err
 		}
 		// The cluster's own directory is removed even if this process is killed.
-		return c, c.Dir(), func(error) error { return c.Stop() }, nil
+		return &opened{c, c.Dir(), true, func(error) error { return c.Stop() }}, nil
 	}
-	if scratch, err = os.MkdirTemp("", "workshop-run-"); err != nil {
-		return nil, "", nil, fmt.Errorf("make a directory for the lesson: %w", err)
+	scratch, err := os.MkdirTemp("", "workshop-run-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the lesson: %w", err)
 	}
-	end = func(error) error { return os.RemoveAll(scratch) }
+	o := &opened{scratch: scratch, end: func(error) error { return os.RemoveAll(scratch) }}
 	name, isContext := strings.CutPrefix(f.cluster, "context:")
 	switch {
 	case isContext:
-		c, err = cluster.Open(ctx, name, scratch, os.Stderr)
+		o.cluster, err = cluster.Open(ctx, name, scratch, os.Stderr)
 	case f.cluster == "up":
-		c, err = findUp(ctx, upDir(root))
+		o.cluster, err = findUp(ctx, upDir(root))
+	case f.cluster == "kind":
+		err = o.openKind(ctx, root, l, f.keep)
 	case f.cluster != "embedded":
-		err = fmt.Errorf("there is no cluster %q; give embedded, up, or context:NAME", f.cluster)
+		err = fmt.Errorf("there is no cluster %q; give embedded, up, kind, or context:NAME", f.cluster)
 	default:
-		c, err = cluster.Up(ctx, options, upDir(root))
+		o.cluster, err = cluster.Up(ctx, options, upDir(root))
 		if errors.Is(err, cluster.ErrAlreadyUp) {
 			err = fmt.Errorf("%w; play the lesson on it (CLUSTER=up), or stop it first (make down)", err)
 		}
-		end = func(lessonErr error) error {
+		o.disposable = true
+		o.end = func(lessonErr error) error {
 			err := os.RemoveAll(scratch)
 			if lessonErr != nil {
 				err = errors.Join(err, cluster.Down(context.WithoutCancel(ctx), upDir(root)))
@@ -208,9 +224,9 @@ func openCluster(ctx context.Context, root string, f lessonFlags) (c *cluster.Cl
 		}
 	}
 	if err != nil {
-		return nil, "", nil, errors.Join(err, os.RemoveAll(scratch))
+		return nil, errors.Join(err, os.RemoveAll(scratch))
 	}
-	return c, scratch, end, nil
+	return o, nil
 }
 
 // clean deletes what a lesson created, and says what it waits for. An interrupt, before or while it waits, shortens the
@@ -298,7 +314,10 @@ func readLine(ctx context.Context, input *bufio.Reader) (string, error) {
 }
 
 // whatNext says what the reader could do after a lesson.
-func whatNext(root string, l lesson.Lesson, f lessonFlags) string {
+func whatNext(root string, l lesson.Lesson, f lessonFlags, c *cluster.Cluster) string {
+	if f.keep && f.cluster == "kind" {
+		return "The cluster is still up. To use it from this terminal:  export KUBECONFIG=" + quote(c.Kubeconfig) + "   To delete it:  make kind-down"
+	}
 	if f.keep {
 		return "The cluster is still up. To use it from this terminal:  eval \"$(make -s env)\"   To stop it:  make down"
 	}
