@@ -28,7 +28,7 @@ endef
 .PHONY: help
 help: ## Print this list
 	@columns=$$(stty size 2>/dev/null | cut -d ' ' -f 2 | grep '[1-9]' || echo 100); \
-	awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 } /^##  / { sub("^##", "              "); print }' Makefile | fold -s -w $$columns
+	awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 } /^##  / { sub("^##", "               "); print }' Makefile | fold -s -w $$columns
 
 .PHONY: lesson
 lesson: ## Play a lesson: make lesson 1
@@ -58,6 +58,14 @@ down: ## Stop it, and keep its state
 reset: ## Stop it, and delete its state
 	@$(workshop) reset
 
+# The cluster is created and deleted by a process of its own, so it is also deleted if the tests hang or are killed.
+.PHONY: e2e
+e2e: ## Run the lessons' controllers in Pods, on a kind cluster. Needs Docker or Podman
+##  KEEP=1: leave the cluster up at the end; E2E="-run TestControllers": flags
+##  KIND_NODE_IMAGE=kindest/node:v1.37.0: the image of its nodes
+	@$(workshop) run --kind --workers 3 --audit-policy e2e/audit-policy.yaml $(if $(KEEP),--keep) -- \
+		go test -count=1 -v -timeout 30m $(E2E) ./e2e
+
 .PHONY: kind-down
 kind-down: ## Delete the kind cluster that KEEP=1 has left
 	@$(workshop) kind-down
@@ -71,6 +79,8 @@ test: ## Run all checks and tests, and play every page
 pins = tools tools/gremlins harness/others harness/others/descheduler harness/others/snapshot-controller 04-crd/tools
 modules = $(filter-out $(pins),$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*go.mod')))
 packages = $(patsubst %,./%/...,$(modules))
+# The tests in e2e need a kind cluster, so they are not among those of "make tests".
+tested = $(filter-out ./e2e/...,$(packages))
 
 # All modules at once, in the workspace, so that shared packages are compiled and checked once. A test in
 # harness/repository makes sure that each module also builds without the workspace, from the same versions.
@@ -89,7 +99,7 @@ tests: tools ## Run the tests of all modules with the race detector, on one cont
 	@rm -f .workshop/tests.json # if this run cannot start, the counts of an earlier one must not be printed
 	@($(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 GOGC=200 KUBE_CACHE_MUTATION_DETECTOR=true \
 		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off -ldflags=-s -p 4 -parallel 4 -timeout 30m \
-		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(packages))); \
+		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(tested))); \
 	status=$$?; .workshop/bin/bootstrap harness slowest .workshop/tests.json || exit 1; exit $$status
 
 # NEUTRON=real makes tests that need no cloud skip themselves; -short leaves out torture. The first command fails with
@@ -103,8 +113,8 @@ neutron: tools ## Test lesson 4 with OpenStack's own Neutron. Needs Debian's pyt
 		./04-crd/neutron ./04-crd/neutrontest ./04-crd/test
 
 .PHONY: images
-images: ## Build the images of the lessons' controllers, for amd64 and arm64, in .workshop/images
-##  LESSON=3: of this lesson only; ARCH=arm64: for this architecture only
+images: ## Build images of the lessons' controllers, for amd64 and arm64
+##  in .workshop/images. LESSON=3, ARCH=arm64: only these
 	@$(workshop) images $(LESSON) $(if $(ARCH),--arch "$(ARCH)")
 
 .PHONY: bench

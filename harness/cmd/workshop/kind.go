@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -48,6 +50,55 @@ func (o *opened) openKind(ctx context.Context, root string, l lesson.Lesson, kee
 		err = errors.Join(err, k.Delete())
 	}
 	return err
+}
+
+// kindFlags are the flags of "workshop run" for a kind cluster.
+type kindFlags struct {
+	enabled, keep bool
+	workers       int
+	auditPolicy   string
+}
+
+// runOnKind runs a command with a kind cluster, whose name is in [kind.NameVariable].
+func runOnKind(ctx context.Context, f kindFlags, args []string) (err error) {
+	root, err := cluster.Root(ctx)
+	if err != nil {
+		return err
+	}
+	options := kind.Options{
+		Name:     cmp.Or(os.Getenv(kind.NameVariable), "workshop-e2e"),
+		Dir:      filepath.Join(root, ".workshop", "kind"),
+		Workers:  f.workers,
+		Progress: os.Stderr,
+	}
+	if f.auditPolicy != "" {
+		text, err := os.ReadFile(f.auditPolicy)
+		if err != nil {
+			return err
+		}
+		options.AuditPolicy = string(text)
+	}
+	k, err := kind.Up(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if k.Created && !f.keep {
+			err = errors.Join(err, k.Delete())
+			return
+		}
+		fmt.Fprintf(os.Stderr, "kind cluster %q is still up: export KUBECONFIG=%s\nTo delete it:  make kind-down KIND_CLUSTER=%s\n", k.ID, quote(k.Kubeconfig), k.ID)
+	}()
+	scratch, err := os.MkdirTemp("", "workshop-run-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), k.Env(scratch)...)
+	cmd.Env = append(cmd.Env, kind.NameVariable+"="+k.ID, cluster.KubeconfigVariable+"="+k.Kubeconfig)
+	return runToEnd(ctx, cmd)
 }
 
 func kindDownCommand() *cobra.Command {

@@ -19,6 +19,7 @@ import (
 func runCommand() *cobra.Command {
 	var nodes int
 	var shared string
+	var onKind kindFlags
 	cmd := &cobra.Command{
 		Use:   "run -- COMMAND [ARGUMENT]...",
 		Short: "Run a command with a new cluster, and return the command's exit status",
@@ -27,14 +28,23 @@ The cluster is deleted when the command ends.
 
 With --shared LINK, the cluster is for Go tests. Go reuses a cached test result only if the environment is
 the same. So LINK becomes a symbolic link to the cluster's directory, ` + cluster.SharedVariable + ` names the
-kubeconfig below it, and the environment is the same in each run.`,
+kubeconfig below it, and the environment is the same in each run.
+
+With --kind, it is a kind cluster of containers. One that exists already is used, and not deleted.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if onKind.enabled {
+				return runOnKind(cmd.Context(), onKind, args)
+			}
 			return runWithCluster(cmd.Context(), nodes, shared, args)
 		},
 	}
 	cmd.Flags().IntVar(&nodes, "nodes", 3, "number of simulated nodes")
 	cmd.Flags().StringVar(&shared, "shared", "", "symbolic link to create to the directory of a cluster that Go tests share")
+	cmd.Flags().BoolVar(&onKind.enabled, "kind", false, "run it with a kind cluster, instead of a control plane with simulated nodes")
+	cmd.Flags().IntVar(&onKind.workers, "workers", 3, "number of nodes of a new kind cluster, besides the control plane's")
+	cmd.Flags().StringVar(&onKind.auditPolicy, "audit-policy", "", "`file` with the audit policy of a new kind cluster")
+	cmd.Flags().BoolVar(&onKind.keep, "keep", false, "leave the kind cluster up at the end")
 	return cmd
 }
 
@@ -55,6 +65,11 @@ func runWithCluster(ctx context.Context, nodes int, shared string, args []string
 		}
 		defer func() { err = errors.Join(err, os.Remove(shared)) }()
 	}
+	return runToEnd(ctx, cmd)
+}
+
+// runToEnd runs a command. If it fails, the error is its exit status.
+func runToEnd(ctx context.Context, cmd *exec.Cmd) error {
 	proc.Group(cmd)
 	var exit *exec.ExitError
 	switch err := cmd.Run(); {
@@ -63,7 +78,7 @@ func runWithCluster(ctx context.Context, nodes int, shared string, args []string
 	case errors.As(err, &exit):
 		return exitStatus(exit.ExitCode())
 	case err != nil:
-		return fmt.Errorf("run %s: %w", args[0], err)
+		return fmt.Errorf("run %s: %w", cmd.Args[0], err)
 	}
 	return nil
 }
