@@ -40,6 +40,8 @@ type Program struct {
 	Sources []string
 	// LDFlags are flags for the linker.
 	LDFlags string
+	// Platform is an operating system and an architecture, as in "linux/arm64", to build for; "" for this machine's.
+	Platform string
 	// ExtraPackages are more main packages of the module, relative to Dir. Their binaries, each named after its
 	// package's directory, are built into the directory of the program's.
 	ExtraPackages []string
@@ -96,7 +98,7 @@ func Build(ctx context.Context, p Program, progress io.Writer) (string, error) {
 	if path, err := Prebuilt(p.Name); path != "" || err != nil {
 		return path, err
 	}
-	environment, err := goEnvironment(ctx, p.Dir)
+	environment, err := p.goEnvironment(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -148,8 +150,8 @@ func Build(ctx context.Context, p Program, progress io.Writer) (string, error) {
 
 // goEnvironment returns the go command's settings that affect a build. It is the first to run the go command, so it
 // reports a Go that is missing or too old.
-func goEnvironment(ctx context.Context, dir string) (string, error) {
-	cmd := goCommand(ctx, dir, "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS", "GOEXPERIMENT")
+func (p Program) goEnvironment(ctx context.Context) (string, error) {
+	cmd := p.goCommand(ctx, "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS", "GOEXPERIMENT")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -159,14 +161,17 @@ func goEnvironment(ctx context.Context, dir string) (string, error) {
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", errors.New("there is no go command on the PATH; install Go 1.26 or newer from https://go.dev/dl")
 	}
-	return "", fmt.Errorf("go env in %s: %w\n%s", dir, err, strings.TrimSpace(stderr.String()))
+	return "", fmt.Errorf("go env in %s: %w\n%s", p.Dir, err, strings.TrimSpace(stderr.String()))
 }
 
 // goCommand returns a go command that ignores the workspace and needs no C compiler.
-func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+func (p Program) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
+	cmd.Dir = p.Dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	if goos, goarch, ok := strings.Cut(p.Platform, "/"); ok {
+		cmd.Env = append(cmd.Env, "GOOS="+goos, "GOARCH="+goarch)
+	}
 	proc.Group(cmd)
 	return cmd
 }
@@ -217,7 +222,7 @@ func (p Program) compile(ctx context.Context, dir string, progress io.Writer) er
 	if len(p.ExtraPackages) == 0 {
 		out += p.Name
 	}
-	cmd := goCommand(ctx, p.Dir, append([]string{"build", "-v", "-o", out, "-ldflags", p.LDFlags}, p.packages()...)...)
+	cmd := p.goCommand(ctx, append([]string{"build", "-v", "-o", out, "-ldflags", p.LDFlags}, p.packages()...)...)
 	cmd.Env = append(cmd.Env, "GOTMPDIR="+dir) // dir is removed even if the build is interrupted
 	failure, err := run(ctx, cmd, func(text string) {
 		if stale[text] {

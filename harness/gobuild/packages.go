@@ -29,7 +29,7 @@ func Packages(ctx context.Context, dir, name, tags string, progress io.Writer) e
 	for _, path := range stale {
 		isStale[path] = true
 	}
-	cmd := goCommand(ctx, dir, append([]string{"build", "-v"}, stale...)...)
+	cmd := p.goCommand(ctx, append([]string{"build", "-v"}, stale...)...)
 	failure, err := run(ctx, cmd, func(text string) {
 		if isStale[text] {
 			line.compiled++
@@ -45,7 +45,7 @@ func Packages(ctx context.Context, dir, name, tags string, progress io.Writer) e
 
 // list runs "go list" and returns the lines of its output. It downloads missing modules.
 func (p Program) list(ctx context.Context, line *progressLine, args ...string) ([]string, error) {
-	cmd := goCommand(ctx, p.Dir, append([]string{"list"}, args...)...)
+	cmd := p.goCommand(ctx, append([]string{"list"}, args...)...)
 	var out strings.Builder
 	cmd.Stdout = &out
 	downloads := 0

@@ -48,8 +48,18 @@ type Options struct {
 	// Programs are the programs. Each becomes /usr/local/bin/NAME, named after the directory of its package. The image runs
 	// the first one.
 	Programs []Program
+	// Files are further files. Entrypoint is the path of the one that the image runs, if there are no Programs.
+	Files      []File
+	Entrypoint string
 	// Arch is the architecture, one of [Architectures]. Default: that of this process.
 	Arch string
+}
+
+// File is a file of an image. Its owner is root.
+type File struct {
+	Path     string // absolute
+	Contents []byte
+	Mode     int64 // permission bits
 }
 
 // Image is an image with its name.
@@ -76,12 +86,21 @@ func Build(ctx context.Context, o Options) (*Image, error) {
 	if !slices.Contains(Architectures, o.Arch) {
 		return nil, fmt.Errorf("build image %s: the architecture is %q; it must be one of %s", o.Name, o.Arch, strings.Join(Architectures, ", "))
 	}
-	if len(o.Programs) == 0 {
+	if len(o.Programs) == 0 && o.Entrypoint == "" {
 		return nil, fmt.Errorf("build image %s: there is no program to put into it", o.Name)
 	}
 	files, err := compile(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("build image %s: %w", o.Name, err)
+	}
+	if len(o.Programs) > 0 {
+		o.Entrypoint = "/" + files[0].path
+	}
+	for _, f := range o.Files {
+		if !path.IsAbs(f.Path) || f.Contents == nil {
+			return nil, fmt.Errorf("build image %s: file %q must have an absolute path and contents", o.Name, f.Path)
+		}
+		files = append(files, file{path: strings.TrimPrefix(path.Clean(f.Path), "/"), contents: f.Contents, mode: f.Mode})
 	}
 	image, err := assemble(o, files)
 	if err != nil {
@@ -176,12 +195,12 @@ func assemble(o Options, files []file) (v1.Image, error) {
 		config.Variant = "v8"
 	}
 	config.Config = v1.Config{
-		Entrypoint: []string{"/" + files[0].path},
+		Entrypoint: []string{o.Entrypoint},
 		User:       fmt.Sprintf("%d:%d", UserID, UserID),
 		WorkingDir: "/",
 		Env:        []string{"PATH=/" + binDir},
 		Labels: map[string]string{
-			"org.opencontainers.image.title":    path.Base(files[0].path),
+			"org.opencontainers.image.title":    path.Base(o.Entrypoint),
 			"org.opencontainers.image.licenses": "Apache-2.0",
 		},
 	}

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -112,9 +111,7 @@ type outside struct {
 func (s *Scenario) buildOutside(ctx context.Context, progress io.Writer) (map[string][]string, error) {
 	commands := map[string][]string{}
 	for name, o := range s.Outside {
-		program, err := gobuild.Build(ctx, gobuild.Program{
-			Name: path.Base(o.Package), Dir: s.file(o.Module), Package: o.Package, Sources: []string{"."},
-		}, progress)
+		program, err := gobuild.Build(ctx, s.source(o.Program), progress)
 		if err != nil {
 			return nil, fmt.Errorf("outside %s: %w", name, err)
 		}

@@ -151,13 +151,7 @@ func (s *Scenario) Build(ctx context.Context, progress io.Writer) (Commands, err
 	}
 	commands := Commands{}
 	for name, program := range s.programs() {
-		sources := []string{"."}
-		if !program.isOwn() {
-			sources = []string{"go.mod", "go.sum"}
-		}
-		path, err := gobuild.Build(ctx, gobuild.Program{
-			Name: path.Base(program.Package), Dir: s.file(program.Module), Package: program.Package, Sources: sources,
-		}, progress)
+		path, err := gobuild.Build(ctx, s.source(program.Program), progress)
 		if err != nil {
 			return nil, err
 		}
@@ -165,6 +159,32 @@ func (s *Scenario) Build(ctx context.Context, progress io.Writer) (Commands, err
 	}
 	return commands, nil
 }
+
+// source says how to build a program.
+func (s *Scenario) source(p Program) gobuild.Program {
+	sources := []string{"."}
+	if !p.isOwn() {
+		sources = []string{"go.mod", "go.sum"}
+	}
+	return gobuild.Program{Name: path.Base(p.Package), Dir: s.file(p.Module), Package: p.Package, Sources: sources}
+}
+
+// Sources says how to build all programs that the scenario names, those outside of the cluster too.
+func (s *Scenario) Sources() (sources []gobuild.Program) {
+	for _, p := range s.Programs {
+		sources = append(sources, s.source(p.Program))
+	}
+	if s.Controller != nil {
+		sources = append(sources, s.source(s.Controller.Program))
+	}
+	for _, o := range s.Outside {
+		sources = append(sources, s.source(o.Program))
+	}
+	return sources
+}
+
+// Files returns the scenario's file, and the files and directories of its manifests.
+func (s *Scenario) Files() []string { return append([]string{s.path}, s.manifestPaths()...) }
 
 // isOwn reports whether the program is a package of its module, not of one that this requires.
 func (p Program) isOwn() bool { return strings.HasPrefix(p.Package, ".") }

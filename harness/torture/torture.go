@@ -142,7 +142,9 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	var mu sync.Mutex
 	executeAll := o.Elsewhere
 	if executeAll == nil {
-		executeAll = func(ctx context.Context, plans []Plan, finished func(Outcome) error) error { return s.executeAll(ctx, o, plans, finished) }
+		executeAll = func(ctx context.Context, plans []Plan, finished func(Outcome) error) error {
+			return s.executeAll(ctx, o, plans, finished)
+		}
 	}
 	err = executeAll(ctx, plans, func(outcome Outcome) error {
 		enough := false

@@ -40,8 +40,8 @@ const (
 	name = "torture"
 	// nameLabel is the label.
 	nameLabel = "app.kubernetes.io/name"
-	// containerPath is where the container finds its files.
-	programsPath, scenarioPath, plansPath, commandsPath = "/usr/local/bin", "/scenario", "/torture/plans.jsonl", "/torture/commands.json"
+	// Where the container finds its files.
+	programsPath, scenarioPath, plansPath = "/usr/local/bin", "/scenario", "/plans.jsonl"
 )
 
 // Options say where and how the plans run.

@@ -167,12 +167,12 @@ func TestReadWorkerWrongInput(t *testing.T) {
 	}
 	scenario := write("scenario.yaml", "resources: [pods]\nsteps: []\nconverged: [{rule: \"true\"}]\n")
 	plans := write("plans.jsonl", `{"kind":"no fault","faults":[]}`+"\n")
-	commands := write("commands.json", `{"controller":["/bin/true"]}`)
-	_, err := ReadWorker(scenario, plans, commands)
+	command := []string{"/bin/true"}
+	_, err := ReadWorker(t.Context(), scenario, plans, command)
 	require.ErrorContains(t, err, `JOB_COMPLETION_INDEX is ""`)
 	t.Setenv("JOB_COMPLETION_INDEX", "1")
 	t.Setenv("TORTURE_WORKERS", "2")
-	w, err := ReadWorker(scenario, plans, commands)
+	w, err := ReadWorker(t.Context(), scenario, plans, command)
 	require.NoError(t, err)
 	require.Equal(t, 1, w.Index)
 	require.Equal(t, torture.Single("/bin/true"), w.Commands)
@@ -182,10 +182,10 @@ func TestReadWorkerWrongInput(t *testing.T) {
 	require.NoError(t, w.Run(t.Context())) // there is one plan, which index 0 runs
 	require.Equal(t, doneLine+"\n", out.String())
 
-	_, err = ReadWorker(scenario, write("broken.jsonl", "{"), commands)
+	_, err = ReadWorker(t.Context(), scenario, write("broken.jsonl", "{"), command)
 	require.ErrorContains(t, err, "broken.jsonl: plan 1")
-	_, err = ReadWorker(scenario, plans, write("broken.json", "{"))
-	require.ErrorContains(t, err, "broken.json: ")
-	_, err = ReadWorker(filepath.Join(dir, "none.yaml"), plans, commands)
+	_, err = ReadWorker(t.Context(), scenario, plans, nil)
+	require.ErrorContains(t, err, "the scenario names no controller")
+	_, err = ReadWorker(t.Context(), filepath.Join(dir, "none.yaml"), plans, command)
 	require.ErrorContains(t, err, "none.yaml")
 }

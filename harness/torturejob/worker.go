@@ -2,7 +2,6 @@ package torturejob
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +22,9 @@ type Worker struct {
 	Out, Progress   io.Writer
 }
 
-// ReadWorker reads what a worker needs from its files and its environment.
-func ReadWorker(scenario, plans, commands string) (w Worker, err error) {
+// ReadWorker reads what a worker needs from its files and its environment. command is that of the controller; empty for the
+// programs that the scenario names.
+func ReadWorker(ctx context.Context, scenario, plans string, command []string) (w Worker, err error) {
 	if w.Scenario, err = torture.Read(scenario); err != nil {
 		return w, err
 	}
@@ -36,12 +36,10 @@ func ReadWorker(scenario, plans, commands string) (w Worker, err error) {
 	if w.Plans, err = torture.ReadPlans(file); err != nil {
 		return w, fmt.Errorf("%s: %w", plans, err)
 	}
-	text, err := os.ReadFile(commands)
-	if err != nil {
-		return w, err
-	}
-	if err := json.Unmarshal(text, &w.Commands); err != nil {
-		return w, fmt.Errorf("%s: %w", commands, err)
+	if w.Commands = torture.Single(command...); len(command) == 0 {
+		if w.Commands, err = w.Scenario.Build(ctx, os.Stderr); err != nil {
+			return w, err
+		}
 	}
 	if w.Index, err = number("JOB_COMPLETION_INDEX"); err != nil {
 		return w, err

@@ -33,6 +33,7 @@ type tortureFlags struct {
 	dir      string
 	resume   bool
 	guarded  bool
+	onFlags
 }
 
 // defaultNodes is how many simulated nodes the control plane of "workshop torture" has.
@@ -63,6 +64,12 @@ controller's log (.log), the requests as a table (.requests), and the recording 
 which "workshop requests" and "workshop bill" read. After Ctrl-C, the report covers the plans
 that were run, and --dir DIR --resume runs the others.
 
+With --on, the plans run in the Pods of an Indexed Job on another cluster, each with a control
+plane of its own: the baseline is learned here first, and failures that were seen once are
+repeated here. The Job is deleted at the end, and at Ctrl-C.
+
+  workshop torture --scenario torture.yaml --seeds 10000 --on context:NAME --workers 20 --image REGISTRY/torture:dev
+
 Exit status:
   0    no failure was confirmed, that is, seen twice
   1    a failure was confirmed, no plan could be run, or torture itself failed; the output
@@ -70,6 +77,12 @@ Exit status:
   130  interrupted`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !f.guarded {
+				if err := f.onFlags.check(); err != nil {
+					return err
+				}
+				if err := f.ask(cmd.Context()); err != nil { // under the guard, standard input is the guard's
+					return err
+				}
 				return rerunUnderGuard(cmd.Context())
 			}
 			guard.AwaitInterrupt()
@@ -90,6 +103,7 @@ Exit status:
 	flags.StringVar(&f.dir, "dir", "", "directory for the outcomes and for the logs and requests of failed plans; default: a new one among the temporary files, at the first failure")
 	flags.BoolVar(&f.resume, "resume", false, "run only the plans whose outcomes are not in --dir yet, and report on all")
 	flags.BoolVar(&f.guarded, "guarded", false, "")
+	f.onFlags.add(cmd)
 	_ = flags.MarkHidden("guarded")
 	_ = cmd.MarkFlagRequired("scenario")
 	return cmd
@@ -120,6 +134,18 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 	}
 	if o.Faults, err = parseFaults(f.faults); err != nil {
 		return err
+	}
+	if f.on != "" {
+		root, rootErr := repositoryRoot(ctx)
+		if rootErr != nil {
+			return rootErr
+		}
+		workers, openErr := f.open(ctx, root)
+		if openErr != nil {
+			return openErr
+		}
+		defer func() { err = errors.Join(err, workers.close()) }()
+		o.Elsewhere = workers.elsewhere(root, f, scenario, args)
 	}
 	keep, err := torture.OpenKeep(f.dir, scenario, commands, f.resume)
 	if err != nil {
@@ -185,7 +211,7 @@ func (f tortureFlags) continuation(dir string) []string {
 		flag            string
 		value, standard uint64
 	}{
-		{"--times", uint64(f.times), 1}, {"--seeds", uint64(f.seeds), 0}, {"--seed", f.seed, 1}, {"--most", uint64(f.most), 0}, {"--parallel", uint64(f.parallel), 0},
+		{"--times", uint64(f.times), 1}, {"--workers", uint64(f.workers), 3}, {"--seeds", uint64(f.seeds), 0}, {"--seed", f.seed, 1}, {"--most", uint64(f.most), 0}, {"--parallel", uint64(f.parallel), 0},
 	} {
 		if n.value != n.standard {
 			flags = append(flags, n.flag, fmt.Sprint(n.value))
@@ -193,6 +219,13 @@ func (f tortureFlags) continuation(dir string) []string {
 	}
 	if f.first {
 		flags = append(flags, "--first")
+	}
+	for _, t := range []struct{ flag, value, standard string }{
+		{"--on", f.on, ""}, {"--image", f.image, ""}, {"--job-namespace", f.namespace, "workshop-torture"}, {"--cpu", f.cpu, "1"}, {"--memory", f.memory, "3Gi"},
+	} {
+		if t.value != t.standard {
+			flags = append(flags, t.flag, t.value)
+		}
 	}
 	if f.json {
 		flags = append(flags, "--json")
