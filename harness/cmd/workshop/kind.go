@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/kind"
@@ -23,33 +24,81 @@ func kindOptions(root string) kind.Options {
 }
 
 // openKind opens the kind cluster, or creates it, and loads what the lesson's Pods run. A cluster that it has created is
-// deleted at the end, unless it is to be kept.
-func (o *opened) openKind(ctx context.Context, root string, l lesson.Lesson, keep bool) error {
+// deleted at the end, unless it is to be kept. machines is how many simulated machines the page needs; 0 if it needs none.
+func (o *opened) openKind(ctx context.Context, root string, l lesson.Lesson, machines int, keep bool) (err error) {
 	images, err := l.Images()
 	if err != nil {
 		return err
 	}
-	k, err := kind.Up(ctx, kindOptions(root))
+	options := kindOptions(root)
+	if machines > 0 {
+		if keep {
+			return fmt.Errorf("lesson %d needs simulated machines, which end with the lesson, so its kind cluster cannot be kept; leave out KEEP=1", l.Number)
+		}
+		// Not the cluster of other lessons, because this one loses its Nodes.
+		options.Name, options.Workers = cmp.Or(os.Getenv(kind.NameVariable), kind.DefaultName)+"-machines", 0
+	}
+	k, err := kind.Up(ctx, options)
 	if err != nil {
 		return err
 	}
+	remove := func() error {
+		if !k.Created {
+			return nil
+		}
+		return k.Delete()
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, remove())
+		}
+	}()
 	end := o.end
 	o.end = func(lessonErr error) error {
 		err := end(lessonErr)
-		if k.Created && (!keep || lessonErr != nil) {
-			err = errors.Join(err, k.Delete())
+		if !keep || lessonErr != nil {
+			err = errors.Join(err, remove())
 		}
 		return err
 	}
 	o.cluster, o.disposable = k.Cluster, k.Created
+	if machines > 0 {
+		return o.simulate(ctx, k, machines)
+	}
 	standIns, err := kind.StandIns(ctx, images.Workloads...)
-	if err == nil {
-		err = k.Load(ctx, standIns...)
+	if err != nil {
+		return err
 	}
-	if err != nil && k.Created {
-		err = errors.Join(err, k.Delete())
+	return k.Load(ctx, standIns...)
+}
+
+// simulate replaces the Nodes of a kind cluster that was just created by simulated machines, which can be told to reboot, to
+// hang or to ignore a command. The control plane runs on without a Node, as that of a managed cluster does.
+func (o *opened) simulate(ctx context.Context, k *kind.Cluster, machines int) error {
+	if !k.Created {
+		return fmt.Errorf("kind cluster %q exists, and cannot be used for simulated machines; delete it with: make kind-down KIND_CLUSTER=%s", k.ID, k.ID)
 	}
-	return err
+	client, err := k.Client()
+	if err != nil {
+		return err
+	}
+	names, err := k.NodeNames()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return fmt.Errorf("delete Node %s: %w", name, err)
+		}
+	}
+	stop, err := k.Simulate(ctx, machines, o.scratch)
+	if err != nil {
+		return err
+	}
+	o.cluster.Nodes = machines
+	end := o.end
+	o.end = func(lessonErr error) error { return errors.Join(stop(), end(lessonErr)) }
+	return nil
 }
 
 // kindFlags are the flags of "workshop run" for a kind cluster.

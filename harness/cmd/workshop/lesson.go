@@ -93,7 +93,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	}
 
 	start := time.Now()
-	o, err := openCluster(ctx, root, l, f)
+	o, err := openCluster(ctx, root, l, page.Nodes, f)
 	if err != nil {
 		return err
 	}
@@ -183,8 +183,9 @@ type opened struct {
 	end func(error) error
 }
 
-// openCluster opens the cluster to play a lesson on, and starts it if necessary.
-func openCluster(ctx context.Context, root string, l lesson.Lesson, f lessonFlags) (*opened, error) {
+// openCluster opens the cluster to play a lesson on, and starts it if necessary. machines is how many simulated machines the
+// lesson's page needs, or 0.
+func openCluster(ctx context.Context, root string, l lesson.Lesson, machines int, f lessonFlags) (*opened, error) {
 	options := cluster.Options{Nodes: f.nodes, Progress: os.Stderr}
 	if f.cluster == "embedded" && !f.keep {
 		c, err := cluster.Start(ctx, options)
@@ -206,7 +207,7 @@ func openCluster(ctx context.Context, root string, l lesson.Lesson, f lessonFlag
 	case f.cluster == "up":
 		o.cluster, err = findUp(ctx, upDir(root))
 	case f.cluster == "kind":
-		err = o.openKind(ctx, root, l, f.keep)
+		err = o.openKind(ctx, root, l, machines, f.keep)
 	case f.cluster != "embedded":
 		err = fmt.Errorf("there is no cluster %q; give embedded, up, kind, or context:NAME", f.cluster)
 	default:
