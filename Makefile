@@ -60,11 +60,11 @@ reset: ## Stop it, and delete its state
 
 # The cluster is created and deleted by a process of its own, so it is also deleted if the tests hang or are killed.
 .PHONY: e2e
-e2e: ## Run the lessons' controllers in Pods, on a kind cluster. Needs Docker or Podman
+e2e: tools ## Run the lessons' controllers in Pods, on a kind cluster. Needs Docker or Podman
 ##  KEEP=1: leave the cluster up at the end; E2E="-run TestControllers": flags
 ##  KIND_NODE_IMAGE=kindest/node:v1.37.0: the image of its nodes
 	@$(workshop) run --kind --workers 3 --audit-policy e2e/audit-policy.yaml $(if $(KEEP),--keep) -- \
-		go test -count=1 -v -timeout 30m $(E2E) ./e2e
+		.workshop/bin/gotestsum --format testname --jsonfile .workshop/e2e.json -- -count=1 -timeout 30m $(E2E) ./e2e
 
 .PHONY: kind-down
 kind-down: ## Delete the kind cluster that KEEP=1 has left
