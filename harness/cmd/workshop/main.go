@@ -25,7 +25,7 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.AddCommand(lessonCommand(), upCommand(), downCommand(), statusCommand(), resetCommand(), envCommand(),
-		nodeCommand(), runCommand(), proxyCommand(), billCommand(), requestsCommand(), tortureCommand(), tortureWorkerCommand(), mutantsCommand(), imagesCommand(), kindDownCommand(), prefetchCommand(), bundleCommand(), slowestCommand())
+		nodeCommand(), runCommand(), proxyCommand(), billCommand(), requestsCommand(), tortureCommand(), tortureWorkerCommand(), mutantsCommand(), exercisesCommand(), imagesCommand(), kindDownCommand(), prefetchCommand(), bundleCommand(), slowestCommand())
 	err := root.ExecuteContext(ctx)
 	var status exitStatus
 	switch {

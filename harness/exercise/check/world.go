@@ -1,0 +1,479 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/exercise/inmemory"
+	"example.com/controllers/harness/exercise/verdict"
+	"example.com/controllers/harness/history"
+)
+
+// ControllerName is the name of a program that Start starts, in timelines and in the field Who of its requests.
+const ControllerName = "controller"
+
+// World is a cluster without controllers, in virtual time. Its methods must be called by the scene's own goroutine.
+type World struct {
+	// T is the scene's test. Report what the participant did wrong with Failf, and everything else, such as a mistake in
+	// the check, with T.Fatal.
+	T *testing.T
+	// Client is a user's client. Its requests are in the timeline, and are not subject to faults.
+	Client kubernetes.Interface
+	// Server is the API server. Most scenes do not need it.
+	Server *inmemory.Server
+
+	out       *verdict.Writer
+	start     time.Time
+	recording history.Memory
+	user      *inmemory.Client
+	processes []*Process
+
+	mu       sync.Mutex
+	failure  string // the first failure; "" if there is none
+	instant  time.Time
+	requests int // made at instant
+}
+
+func newWorld(t *testing.T, out *verdict.Writer) *World {
+	w := &World{T: t, out: out, start: time.Now()}
+	w.Server = inmemory.New(w.record)
+	w.user = w.Server.NewClient("user", true, nil)
+	w.Client = kubernetes.NewForConfigOrDie(w.user.Config())
+	return w
+}
+
+// Config returns the configuration of a user's client, for clientsets of custom resources.
+func (w *World) Config() *rest.Config { return w.user.Config() }
+
+// Given adds objects to the world, as they are, with their status. An object of the same name is replaced. It needs no
+// request, so it is not in the timeline. An object of a custom resource must have its TypeMeta set.
+func (w *World) Given(objects ...runtime.Object) {
+	w.T.Helper()
+	for _, object := range objects {
+		gvk := object.GetObjectKind().GroupVersionKind()
+		if gvk.Empty() {
+			kinds, _, err := scheme.Scheme.ObjectKinds(object)
+			if err != nil {
+				w.T.Fatalf("Given: %v", err)
+			}
+			gvk = kinds[0]
+		}
+		resource, _ := meta.UnsafeGuessKindToResource(gvk)
+		stored, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			w.T.Fatalf("Given: %v", err)
+		}
+		stored["kind"], stored["apiVersion"] = gvk.Kind, gvk.GroupVersion().String()
+		if err := w.Server.Put(resource, withoutNulls(stored)); err != nil {
+			w.T.Fatalf("Given: %v", err)
+		}
+	}
+}
+
+// withoutNulls removes the creationTimestamp that the conversion of a new object makes null.
+func withoutNulls(object inmemory.Object) inmemory.Object {
+	if metadata, ok := object["metadata"].(inmemory.Object); ok && metadata["creationTimestamp"] == nil {
+		delete(metadata, "creationTimestamp")
+	}
+	return object
+}
+
+// Must fails the check if a user's request has failed: w.Must(client.Update(...)). It is a mistake in the check.
+func Must[T any](object T, err error) T {
+	if err != nil {
+		panic(fmt.Sprintf("a request of the check failed: %v", err))
+	}
+	return object
+}
+
+// Delete deletes an object as the user.
+func (w *World) Delete(resource, namespace, name string) {
+	w.T.Helper()
+	client := dynamic.NewForConfigOrDie(w.user.Config())
+	if err := client.Resource(w.resource(resource)).Namespace(namespace).Delete(w.T.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.T.Fatalf("delete %s %s/%s: %v", resource, namespace, name, err)
+	}
+}
+
+// Exists says whether there is an object.
+func (w *World) Exists(resource, namespace, name string) bool {
+	return slices.ContainsFunc(w.Server.Objects(w.resource(resource).GroupResource()), func(o inmemory.Object) bool {
+		accessor := o["metadata"].(inmemory.Object)
+		objectNamespace, _ := accessor["namespace"].(string)
+		return accessor["name"] == name && objectNamespace == namespace
+	})
+}
+
+// resource returns the resource that a name such as "pods" or "deployments.apps" stands for.
+func (w *World) resource(name string) schema.GroupVersionResource {
+	resource, group, _ := strings.Cut(name, ".")
+	found, err := w.Server.Resource(schema.GroupResource{Group: group, Resource: resource})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return found
+}
+
+// Process is a program that runs in the world.
+type Process struct {
+	w      *World
+	name   string
+	client *inmemory.Client
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // returned by the program, once done
+	killed bool  // by Kill or a fault
+	asked  bool  // to stop
+}
+
+// Start starts the participant's controller.
+func (w *World) Start(run func(ctx context.Context, client kubernetes.Interface) error) *Process {
+	return w.StartNamed(ControllerName, func(ctx context.Context, config *rest.Config) error {
+		return run(ctx, kubernetes.NewForConfigOrDie(config))
+	})
+}
+
+// StartNamed starts a program under a name for the timeline, such as "agent". A program that returns before it has been
+// asked to stop fails the check.
+func (w *World) StartNamed(name string, run func(ctx context.Context, config *rest.Config) error) *Process {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Process{w: w, name: name, cancel: cancel, done: make(chan struct{})}
+	p.client = w.Server.NewClient(name, false, func() {
+		w.say("world", "kills the "+name, "")
+		p.mark(&p.killed)
+		cancel()
+	})
+	w.processes = append(w.processes, p)
+	w.say("world", "starts the "+name, "")
+	go func() {
+		defer close(p.done)
+		p.err = run(ctx, p.client.Config())
+	}()
+	return p
+}
+
+func (p *Process) mark(flag *bool) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	*flag = true
+}
+
+func (p *Process) is(flag *bool) bool {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return *flag
+}
+
+// stopLimit is how long, in virtual time, a program may take to stop.
+const stopLimit = time.Minute
+
+// Stop asks the program to stop, as SIGTERM does, and waits until it has. If that takes longer than a minute, the check
+// fails.
+func (p *Process) Stop() {
+	if p.ended() {
+		return
+	}
+	p.w.say("world", "asks the "+p.name+" to stop", "")
+	p.mark(&p.asked)
+	p.cancel()
+	select {
+	case <-p.done:
+	case <-time.After(stopLimit):
+		p.w.Failf("The %s was still running %s after its context had been cancelled.", p.name, stopLimit)
+	}
+}
+
+// Kill kills the program: its requests in flight fail, and so do all later ones.
+func (p *Process) Kill() {
+	p.w.say("world", "kills the "+p.name, "")
+	p.mark(&p.killed)
+	p.client.Disconnect()
+	p.cancel()
+	synctest.Wait()
+}
+
+// Done is closed when the program has returned. Err is then what it has returned.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err returns what the program has returned, or nil if it is still running.
+func (p *Process) Err() error {
+	if p.ended() {
+		return p.err
+	}
+	return nil
+}
+
+func (p *Process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Advance lets time pass, and then waits until nothing happens any more without more time.
+func (w *World) Advance(d time.Duration) {
+	w.T.Helper()
+	time.Sleep(d)
+	w.Settle()
+}
+
+// Settle waits until all goroutines wait for time to pass, or for each other.
+func (w *World) Settle() {
+	w.T.Helper()
+	synctest.Wait()
+	w.check()
+}
+
+// Eventually lets time pass until holds returns true. After the limit, the check fails with the message.
+func (w *World) Eventually(limit time.Duration, holds func() bool, format string, args ...any) {
+	w.T.Helper()
+	for deadline := time.Now().Add(limit); ; w.Advance(min(limit, 100*time.Millisecond)) {
+		w.Settle()
+		if holds() {
+			return
+		}
+		if !time.Now().Before(deadline) {
+			w.Failf(format, args...)
+		}
+	}
+}
+
+// Never lets time pass, and fails the check with the message if happens returns true before it is over.
+func (w *World) Never(during time.Duration, happens func() bool, format string, args ...any) {
+	w.T.Helper()
+	for end := time.Now().Add(during); ; w.Advance(min(during, 100*time.Millisecond)) {
+		w.Settle()
+		if happens() {
+			w.Failf(format, args...)
+		}
+		if !time.Now().Before(end) {
+			return
+		}
+	}
+}
+
+// Inject makes something go wrong with the requests of all programs but the user's, until Heal:
+// "verb=delete,resource=pods,nth=2,refuse=500". See apiproxy.FaultUsage. down, watch=unobserved, watch=no-bookmarks,
+// lost=late and faults of machines are not available.
+func (w *World) Inject(faults ...string) {
+	w.T.Helper()
+	for _, text := range faults {
+		fault, err := apiproxy.ParseFault(text)
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		w.Server.Inject(fault)
+	}
+}
+
+// InjectFault is Inject for faults that have no text, such as one with the effect Kill.
+func (w *World) InjectFault(faults ...apiproxy.Fault) { w.Server.Inject(faults...) }
+
+// Heal ends all faults.
+func (w *World) Heal() { w.Server.Heal() }
+
+// BreakWatches breaks the watches of a resource while changes happen, so that informers miss the events in between and
+// have to list the objects again.
+func (w *World) BreakWatches(resource string, meanwhile func()) {
+	w.T.Helper()
+	gap := apiproxy.Fault{Effect: apiproxy.Effect{Refuse: 503}}
+	gap.Resource = resource
+	w.say("world", "breaks all watches of "+resource, "")
+	mend := w.Server.Inject(gap)
+	w.Server.CutWatches(resource)
+	synctest.Wait()
+	meanwhile()
+	w.Server.ForgetChanges()
+	mend()
+}
+
+// History returns the recording of all requests and watch events so far.
+func (w *World) History() *history.History { return w.recording.History() }
+
+// Requests returns the requests of a program so far.
+func (w *World) Requests(program string) *history.History {
+	return w.History().Where(func(r history.Request) bool { return r.Who == program })
+}
+
+// Writes returns the write requests of all programs but the user, in the order in which they were made. Events are left
+// out.
+func (w *World) Writes() []history.Request {
+	return w.History().Where(func(r history.Request) bool { return r.Who != "user" && r.Resource != "events" }).Writes()
+}
+
+// Since returns how much time has passed in the world.
+func (w *World) Since() time.Duration { return time.Since(w.start) }
+
+// Say adds a line to the timeline: something that the check did or found out. bad marks a line that shows what is wrong.
+func (w *World) Say(format string, args ...any) { w.say("world", fmt.Sprintf(format, args...), "") }
+
+func (w *World) say(who, what, note string) {
+	w.out.Line(verdict.Line{At: w.Since(), Who: who, What: what, Note: note})
+}
+
+// Failf ends the check. The message says in one or two sentences what went wrong in the world, to somebody who has not
+// read the check, and not how to repair it.
+func (w *World) Failf(format string, args ...any) {
+	w.T.Helper()
+	w.fail(fmt.Sprintf(format, args...))
+	w.T.FailNow()
+}
+
+func (w *World) fail(message string) {
+	w.mu.Lock()
+	first := w.failure == ""
+	if first {
+		w.failure = message
+	}
+	w.mu.Unlock()
+	if first {
+		w.out.Fail(message)
+	}
+}
+
+// check fails the check if a program has ended by itself.
+func (w *World) check() {
+	w.T.Helper()
+	for _, p := range w.processes {
+		if !p.ended() || p.is(&p.killed) || p.is(&p.asked) {
+			continue
+		}
+		if p.err != nil && !errors.Is(p.err, context.Canceled) {
+			w.Failf("The %s exited with an error: %v.", p.name, p.err)
+		}
+		w.Failf("The %s returned although nobody had asked it to stop.", p.name)
+	}
+}
+
+// end stops all programs. When a scene has failed already, they may not stop, which the bubble would report as a deadlock
+// after the verdict.
+func (w *World) end() {
+	failed := w.T.Failed()
+	w.Heal()
+	for _, p := range w.processes {
+		if p.ended() {
+			continue
+		}
+		if failed {
+			p.client.Disconnect()
+			p.cancel()
+			select {
+			case <-p.done:
+			case <-time.After(stopLimit):
+				leave()
+			}
+			continue
+		}
+		p.Stop()
+	}
+	w.user.Disconnect()
+}
+
+// leave ends the program after a failure has been reported.
+func leave() {
+	os.Exit(1)
+}
+
+// maxRequests is how many requests may be made at one instant of virtual time. A controller that makes more never waits.
+const maxRequests = 3000
+
+// record adds a request or an event to the recording and the timeline. It is called by the server, one at a time.
+func (w *World) record(r history.Record) {
+	w.recording.Record(r)
+	if line, ok := line(r); ok {
+		line.At = w.Since()
+		w.out.Line(line)
+	}
+	if r.Request == nil || r.Request.Who == "user" {
+		return
+	}
+	if now := time.Now(); now.Equal(w.instant) {
+		w.requests++
+	} else {
+		w.instant, w.requests = now, 1
+	}
+	if w.requests > maxRequests {
+		w.fail(fmt.Sprintf("The %s made %d requests without ever waiting: it never came to rest.", r.Request.Who, maxRequests))
+		leave()
+	}
+}
+
+// line returns the line of a record in a timeline.
+func line(r history.Record) (verdict.Line, bool) {
+	if e := r.Event; e != nil {
+		if e.Type == "BOOKMARK" {
+			return verdict.Line{}, false
+		}
+		return verdict.Line{Who: "event", What: fmt.Sprintf("%s %s %s", e.Type, singular(e.Resource), strings.Trim(e.Namespace+"/"+e.Name, "/"))}, true
+	}
+	q := r.Request
+	if q.Verb == "watch" && !q.Open {
+		return verdict.Line{}, false
+	}
+	l := verdict.Line{Who: q.Who, What: q.Verb + " " + singular(q.What())}
+	if q.Verb == "list" || q.Verb == "watch" || q.Verb == "deletecollection" || q.Resource == "" {
+		l.What = q.Verb + " " + q.What()
+	}
+	if object := q.Object(); object != "" {
+		l.What += " " + object
+	}
+	switch {
+	case q.Injections() != "":
+		l.Note = q.Injections()
+	case q.Error != "":
+		l.Note = q.Error
+	case q.NoOp:
+		l.Note = fmt.Sprintf("%d, nothing changed", q.Status)
+	case q.Status > 0:
+		l.Note = fmt.Sprint(q.Status)
+	}
+	switch q.Status {
+	case 404:
+		l.Note = "404 not found"
+	case 409:
+		l.Note = "409 conflict"
+		if q.Verb == "create" {
+			l.Note = "409 already exists"
+		}
+	}
+	l.Bad = q.Who != "user" && (q.Failed() || q.Error != "")
+	return l, true
+}
+
+var plural = regexp.MustCompile(`^([a-z]+?)(ies|sses|s)\b`)
+
+// singular makes "pods/status" "pod/status".
+func singular(resource string) string {
+	return plural.ReplaceAllStringFunc(resource, func(word string) string {
+		switch {
+		case strings.HasSuffix(word, "ies"):
+			return strings.TrimSuffix(word, "ies") + "y"
+		case strings.HasSuffix(word, "sses"):
+			return strings.TrimSuffix(word, "es")
+		case word == "endpoints":
+			return word
+		}
+		return strings.TrimSuffix(word, "s")
+	})
+}

@@ -1,0 +1,65 @@
+package exercise
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// goldenColumns is the width of the text in a golden file.
+const goldenColumns = 100
+
+// Golden returns the text of the verdict for the file failure.golden.
+func (v Verdict) Golden() string {
+	v.Output = ""
+	return v.Text(goldenColumns, 0)
+}
+
+// UpdateGolden writes the verdict on the exercise as shipped to its file failure.golden.
+func (e Exercise) UpdateGolden(v Verdict) error {
+	return os.WriteFile(filepath.Join(e.Dir, goldenFile), []byte(v.Golden()), 0o644)
+}
+
+// CompareGolden returns an error if the verdict on the exercise as shipped is not the one in failure.golden. Numbers may
+// differ, such as times that depend on a random backoff, and so may the order of the timeline's lines: several things
+// may happen at the same instant.
+func (e Exercise) CompareGolden(v Verdict) error {
+	text, err := os.ReadFile(filepath.Join(e.Dir, goldenFile))
+	if err != nil {
+		return err
+	}
+	want, got := golden(string(text)), golden(v.Golden())
+	for _, line := range slices.Sorted(maps.Keys(want)) {
+		if !got[line] {
+			return fmt.Errorf("%s: %s has the line %q, but the verdict does not:\n%s", e.Name, goldenFile, line, v.Golden())
+		}
+	}
+	for _, line := range slices.Sorted(maps.Keys(got)) {
+		if !want[line] {
+			return fmt.Errorf("%s: the verdict has the line %q, but %s does not:\n%s", e.Name, line, goldenFile, v.Golden())
+		}
+	}
+	return nil
+}
+
+var (
+	number     = regexp.MustCompile(`\d+(\.\d+)?`)
+	repetition = regexp.MustCompile(`  \(\d+ times, until [0-9.]+s\)$`)
+	blanks     = regexp.MustCompile(` +`)
+)
+
+// golden returns the lines of a golden file without what may differ.
+func golden(text string) map[string]bool {
+	lines := map[string]bool{}
+	for line := range strings.Lines(text) {
+		line = repetition.ReplaceAllString(strings.TrimSpace(line), "")
+		if line = blanks.ReplaceAllString(number.ReplaceAllString(line, "#"), " "); line != "" {
+			lines[line] = true
+		}
+	}
+	return lines
+}

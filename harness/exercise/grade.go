@@ -1,0 +1,341 @@
+package exercise
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"example.com/controllers/harness/environ"
+	"example.com/controllers/harness/exercise/verdict"
+	"example.com/controllers/harness/proc"
+)
+
+// Outcome is what a check found.
+type Outcome string
+
+// The outcomes of a check.
+const (
+	Passed         Outcome = "passed"
+	Failed         Outcome = "failed"           // the controller did something wrong
+	DoesNotCompile Outcome = "does not compile" // or its directory is gone
+	Panicked       Outcome = "panicked"         // or the Go runtime gave up, as after a data race in a map
+	Hung           Outcome = "hung"             // the check did not end within its limit
+	Exited         Outcome = "exited"           // the program ended before the check was over
+)
+
+// Verdict is the result of a check, for the participant.
+type Verdict struct {
+	Exercise string         `json:"exercise"`
+	Outcome  Outcome        `json:"outcome"`
+	Message  string         `json:"message"` // what went wrong, in one or two sentences; "" if it has passed
+	Scene    string         `json:"scene,omitempty"`
+	Timeline []verdict.Line `json:"timeline,omitempty"` // what led to it
+	Output   string         `json:"output,omitempty"`   // the end of what the compiler or the program has printed
+	Seconds  float64        `json:"seconds"`            // how long it took to build and to run
+}
+
+// Passed says whether the exercise is solved.
+func (v Verdict) Passed() bool { return v.Outcome == Passed }
+
+// Limits of a check. A check that needs no cluster takes a fraction of a second.
+const (
+	limit        = 20 * time.Second
+	clusterLimit = 3 * time.Minute
+	outputLimit  = 64 << 10 // bytes of output that are kept from the beginning, and as many from the end
+)
+
+// Grader checks exercises.
+type Grader struct {
+	Catalogue *Catalogue
+	// Kubeconfig returns the path of the kubeconfig of a running control plane. It is called for exercises that need one.
+	Kubeconfig func(ctx context.Context) (string, error)
+	// Limit is how long a check may take; 0 means the default.
+	Limit time.Duration
+}
+
+// Check builds and checks the participant's copy of an exercise. The error is not nil only if the check could not be
+// made; what is wrong with the participant's code is in the verdict.
+func (g *Grader) Check(ctx context.Context, e Exercise) (Verdict, error) {
+	if _, err := e.Copy(); err != nil {
+		return Verdict{}, err
+	}
+	return g.check(ctx, e, e.Mine)
+}
+
+// CheckSolution checks the exercise's own solution.
+func (g *Grader) CheckSolution(ctx context.Context, e Exercise) (Verdict, error) {
+	return g.checkCode(ctx, e, e.solved)
+}
+
+// CheckShipped checks the exercise as shipped, which must fail.
+func (g *Grader) CheckShipped(ctx context.Context, e Exercise) (Verdict, error) {
+	return g.checkCode(ctx, e, func() (files, error) { return readFiles(e.Dir, isCode) })
+}
+
+// checkCode checks code that is not the participant's, from a directory next to the participant's copies.
+func (g *Grader) checkCode(ctx context.Context, e Exercise, read func() (files, error)) (v Verdict, err error) {
+	code, err := read()
+	if err != nil {
+		return Verdict{}, err
+	}
+	if err := os.MkdirAll(filepath.Join(g.Catalogue.Dir, mineDir), 0o755); err != nil {
+		return Verdict{}, err
+	}
+	dir, err := os.MkdirTemp(filepath.Join(g.Catalogue.Dir, mineDir), ".check-")
+	if err != nil {
+		return Verdict{}, err
+	}
+	defer os.RemoveAll(dir)
+	if err := code.writeTo(dir); err != nil {
+		return Verdict{}, err
+	}
+	return g.check(ctx, e, dir)
+}
+
+// check checks the code in dir, which is in the module of the exercises.
+func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, error) {
+	start := time.Now()
+	v := Verdict{Exercise: e.Name}
+	defer func() { v.Seconds = time.Since(start).Seconds() }()
+	mine, err := readFiles(dir, func(string) bool { return true })
+	if err != nil {
+		return v, err
+	}
+	scratch, err := os.MkdirTemp("", "workshop-exercise-")
+	if err != nil {
+		return v, fmt.Errorf("check %s: %w", e.Name, err)
+	}
+	defer os.RemoveAll(scratch)
+	// The control plane starts while the code compiles.
+	kubeconfig := make(chan error, 1)
+	var cluster string
+	go func() {
+		var err error
+		if e.Cluster {
+			cluster, err = g.Kubeconfig(ctx)
+		}
+		kubeconfig <- err
+	}()
+	program := filepath.Join(scratch, "check")
+	complaints, err := g.build(ctx, e, dir, scratch, program)
+	if clusterErr := <-kubeconfig; err == nil && clusterErr != nil {
+		err = fmt.Errorf("start a control plane: %w", clusterErr)
+	}
+	if err != nil {
+		return v, err
+	}
+	if complaints != "" {
+		v.Outcome, v.Message, v.Output = DoesNotCompile, "The code does not compile.", complaints
+		v.Seconds = time.Since(start).Seconds()
+		return v, nil
+	}
+	work := filepath.Join(scratch, "work")
+	if err := os.Mkdir(work, 0o755); err != nil {
+		return v, err
+	}
+	env, err := environ.Isolated(filepath.Join(scratch, "home"))
+	if err != nil {
+		return v, err
+	}
+	file := filepath.Join(scratch, "verdict")
+	env = append(env, verdict.FileVariable+"="+file, "WORKSHOP_ROOT="+g.Catalogue.Root, "KUBE_CACHE_MUTATION_DETECTOR=true")
+	allowed := limit
+	if e.Cluster {
+		allowed = clusterLimit
+		env = append(env, "WORKSHOP_KUBECONFIG="+cluster)
+	}
+	if g.Limit > 0 {
+		allowed = g.Limit
+	}
+	run, err := runGuarded(ctx, guarded{
+		dir: work, env: env, limit: allowed, remove: scratch,
+		program: program, args: []string{"-test.run=^TestExercise$", "-test.timeout=0", "-test.v"},
+	})
+	if err != nil {
+		return v, fmt.Errorf("check %s: %w", e.Name, err)
+	}
+	found, err := verdict.ReadFile(file)
+	if err != nil {
+		return v, fmt.Errorf("check %s: %w", e.Name, err)
+	}
+	v.Scene, v.Timeline = found.Scene, found.Timeline
+	v.Outcome, v.Message = judge(found, run, allowed)
+	if v.Outcome != Passed {
+		v.Output = run.excerpt(dir)
+	}
+	if restored, err := restore(dir, mine); err != nil {
+		return v, err
+	} else if restored {
+		v.Outcome, v.Message = Failed, strings.TrimSpace(v.Message+" The code deleted its own files while it ran; they have been restored.")
+	}
+	v.Seconds = time.Since(start).Seconds()
+	return v, nil
+}
+
+// restore writes back the files that a check has deleted. It does not touch files that exist, since the participant may have
+// saved them meanwhile.
+func restore(dir string, before files) (bool, error) {
+	if exists(dir) {
+		return false, nil
+	}
+	return true, before.writeTo(dir)
+}
+
+// build compiles the check of the code in dir. It returns what the compiler complains about, or "".
+func (g *Grader) build(ctx context.Context, e Exercise, dir, scratch, program string) (complaints string, err error) {
+	// The participant's own tests and a copy of the grader that has been edited are left out.
+	replace := map[string]string{filepath.Join(dir, graderFile): filepath.Join(e.Dir, graderFile)}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range entries {
+		if isTest(entry.Name()) && entry.Name() != graderFile {
+			replace[filepath.Join(dir, entry.Name())] = ""
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(scratch, "overlay.json")
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-tags", "exercise", "-overlay", overlay, "-o", program, "./"+filepath.ToSlash(relative(g.Catalogue.Dir, dir)))
+	cmd.Dir = g.Catalogue.Dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=")
+	proc.Group(cmd)
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return tidyCompilerOutput(string(out), relative(g.Catalogue.Dir, dir)), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("run the go command: %w", err)
+	}
+	if !exists(program) {
+		return "There is no Go code in " + dir + ".", nil
+	}
+	return "", nil
+}
+
+func relative(base, path string) string {
+	if short, err := filepath.Rel(base, path); err == nil {
+		return short
+	}
+	return path
+}
+
+// tidyCompilerOutput leaves what the compiler says about the participant's files.
+func tidyCompilerOutput(out, dir string) string {
+	var kept []string
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "# ") || strings.HasPrefix(line, "FAIL") {
+			continue
+		}
+		kept = append(kept, strings.TrimPrefix(strings.TrimPrefix(line, "./"), filepath.ToSlash(dir)+"/"))
+	}
+	return strings.TrimSpace(strings.Join(kept, "\n"))
+}
+
+var (
+	panicLine    = regexp.MustCompile(`(?m)^panic: (.*)$`)
+	fatalLine    = regexp.MustCompile(`(?m)^fatal error: (.*)$`)
+	panicSuffix  = regexp.MustCompile(`( \[recovered[^\]]*\])+$`)
+	addressValue = regexp.MustCompile(`\b0x[0-9a-f]+\b`)
+)
+
+// judge combines what the check has written with how its process has ended.
+func judge(found verdict.Found, run finished, allowed time.Duration) (Outcome, string) {
+	if found.Failure != "" {
+		return Failed, found.Failure
+	}
+	text := run.output.String()
+	if match := panicLine.FindStringSubmatch(text); match != nil {
+		cause := panicSuffix.ReplaceAllString(match[1], "")
+		switch {
+		case strings.Contains(cause, "blocked goroutines remain"):
+			return Failed, "The controller has stopped, but goroutines that it started are still blocked: it leaks them."
+		case strings.Contains(cause, "all goroutines in bubble are blocked"):
+			return Hung, "Nothing can happen any more: all goroutines wait for each other."
+		}
+		return Panicked, "The controller panicked: " + cause + "."
+	}
+	if match := fatalLine.FindStringSubmatch(text); match != nil {
+		return Panicked, "The Go runtime stopped the controller: " + match[1] + "."
+	}
+	switch {
+	case run.timedOut:
+		return Hung, fmt.Sprintf("The check did not end within %s. Something in the controller never returns, or never waits.", allowed)
+	case found.Passed && run.status == 0:
+		return Passed, ""
+	case found.Passed:
+		return Failed, fmt.Sprintf("The check passed, but then its program exited with status %d.", run.status)
+	}
+	return Exited, fmt.Sprintf("The program exited with status %d before the check was over.", run.status)
+}
+
+// excerpt returns the end of the program's output, without the timeline, which the verdict has.
+func (f finished) excerpt(dir string) string {
+	var lines []string
+	for line := range strings.Lines(f.output.String()) {
+		line = strings.TrimRight(line, "\n")
+		if testOutput.MatchString(line) {
+			continue
+		}
+		lines = append(lines, strings.ReplaceAll(line, dir+string(filepath.Separator), ""))
+	}
+	const most = 40
+	if first := slices.IndexFunc(lines, func(line string) bool {
+		return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+	}); first >= 0 {
+		lines = lines[first:min(len(lines), first+most)]
+	}
+	return strings.TrimSpace(strings.Join(lines[max(0, len(lines)-most):], "\n"))
+}
+
+var testOutput = regexp.MustCompile(`^(=== |\s*--- |\s+[a-z]+\.go:\d+: |FAIL|PASS|ok )`)
+
+// output keeps the beginning and the end of what is written to it.
+type output struct {
+	head, tail bytes.Buffer
+	dropped    int
+}
+
+// Write implements io.Writer.
+func (o *output) Write(text []byte) (int, error) {
+	n := len(text)
+	if room := outputLimit - o.head.Len(); room > 0 {
+		part := text[:min(room, len(text))]
+		o.head.Write(part)
+		text = text[len(part):]
+	}
+	o.tail.Write(text)
+	if excess := o.tail.Len() - outputLimit; excess > outputLimit {
+		o.dropped += excess
+		o.tail.Next(excess)
+	}
+	return n, nil
+}
+
+// String implements fmt.Stringer.
+func (o *output) String() string {
+	if o.dropped == 0 {
+		return o.head.String() + o.tail.String()
+	}
+	return fmt.Sprintf("%s\n... %d bytes ...\n%s", o.head.String(), o.dropped, o.tail.String())
+}

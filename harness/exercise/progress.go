@@ -1,0 +1,104 @@
+package exercise
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Progress is what the participant has done so far. It is kept in a small file next to the participant's copies.
+type Progress struct {
+	// Passed says when each exercise has passed for the first time, by name.
+	Passed map[string]time.Time `json:"passed,omitempty"`
+	// Hints says how many hints of each exercise have been shown, by name.
+	Hints map[string]int `json:"hints,omitempty"`
+	// Current is the exercise that the participant has chosen, "" for the first that has not passed.
+	Current string `json:"current,omitempty"`
+
+	path string
+}
+
+// ReadProgress reads the participant's progress. Without a file, there is none yet.
+func (c *Catalogue) ReadProgress() (*Progress, error) {
+	p := &Progress{path: filepath.Join(c.Dir, mineDir, progressFile)}
+	text, err := os.ReadFile(p.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read your progress: %w", err)
+	}
+	if err := yaml.Unmarshal(text, p); err != nil {
+		return nil, fmt.Errorf("read your progress: %s: %w; repair it, or delete it to start over", p.path, err)
+	}
+	if p.Passed == nil {
+		p.Passed = map[string]time.Time{}
+	}
+	if p.Hints == nil {
+		p.Hints = map[string]int{}
+	}
+	return p, nil
+}
+
+// Save writes the progress. A reader sees the old file or the new one.
+func (p *Progress) Save() error {
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(p.path), 0o755); err != nil {
+		return fmt.Errorf("save your progress: %w", err)
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(p.path), ".progress-")
+	if err != nil {
+		return fmt.Errorf("save your progress: %w", err)
+	}
+	defer os.Remove(temporary.Name())
+	_, err = temporary.Write(append([]byte("# Kept by \"make exercise\". Delete this file to start over; your code stays.\n"), text...))
+	if err := errors.Join(err, temporary.Close(), os.Rename(temporary.Name(), p.path)); err != nil {
+		return fmt.Errorf("save your progress: %w", err)
+	}
+	return nil
+}
+
+// CurrentOf returns the exercise to work on: the chosen one, or the first that has not passed. done is true if all have
+// passed and none is chosen; the exercise is then the last one.
+func (p *Progress) CurrentOf(c *Catalogue) (e Exercise, done bool) {
+	if p.Current != "" {
+		if e, err := c.Find(p.Current); err == nil {
+			return e, false
+		}
+	}
+	for _, e := range c.Exercises {
+		if p.Passed[e.Name].IsZero() {
+			return e, false
+		}
+	}
+	return c.Exercises[len(c.Exercises)-1], true
+}
+
+// Count returns how many of the exercises have passed.
+func (p *Progress) Count(c *Catalogue) int {
+	count := 0
+	for _, e := range c.Exercises {
+		if !p.Passed[e.Name].IsZero() {
+			count++
+		}
+	}
+	return count
+}
+
+// Pass notes that an exercise has passed now, if it has not before, and that the next one is the current one.
+func (p *Progress) Pass(e Exercise, now time.Time) {
+	if p.Passed[e.Name].IsZero() {
+		p.Passed[e.Name] = now.UTC().Truncate(time.Second)
+	}
+}
+
+// Forget notes that an exercise is to be done again.
+func (p *Progress) Forget(e Exercise) {
+	delete(p.Passed, e.Name)
+	delete(p.Hints, e.Name)
+}

@@ -1,0 +1,154 @@
+// Package verdict carries the outcome of an exercise's check from the program that runs it to the one that shows it.
+//
+//   - A check writes each line of its timeline as it happens, so that a program that panics, hangs or exits still shows
+//     what led to it.
+//   - A check has passed only if it has written so. A program that exits early has not passed.
+package verdict
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// FileVariable is the name of an environment variable with the path of the file that a check writes to. Without it, the
+// check prints to its test's log only.
+const FileVariable = "WORKSHOP_VERDICT"
+
+// Line is one thing that happened while the check ran.
+type Line struct {
+	At   time.Duration `json:"at"`             // since the start of the check, in its own time, which may be virtual
+	Who  string        `json:"who"`            // the program that did it: "controller", "user", "event", "log", ...
+	What string        `json:"what"`           // such as "delete pod shop/web-0"
+	Note string        `json:"note,omitempty"` // the answer, or what is remarkable about it
+	Bad  bool          `json:"bad,omitempty"`  // a line that shows what went wrong
+}
+
+// String formats the line without its alignment in a timeline.
+func (l Line) String() string {
+	text := fmt.Sprintf("%7s  %-10s  %s", FormatTime(l.At), l.Who, l.What)
+	if l.Note != "" {
+		text += ": " + l.Note
+	}
+	return text
+}
+
+// FormatTime formats the time of a line in seconds.
+func FormatTime(at time.Duration) string { return fmt.Sprintf("%.1fs", at.Seconds()) }
+
+// record is one line of the file. Exactly one field is set.
+type record struct {
+	Scene   string `json:"scene,omitempty"` // a new scene begins: the timeline starts anew
+	Line    *Line  `json:"line,omitempty"`
+	Failure string `json:"failure,omitempty"`
+	Passed  bool   `json:"passed,omitempty"`
+}
+
+// Writer writes what a check finds. Its methods may be called concurrently.
+type Writer struct {
+	mu    sync.Mutex
+	file  *os.File // nil if FileVariable is not set
+	print func(string)
+}
+
+// NewWriter returns a Writer to the file that FileVariable names. It also calls print, which may be nil, with each
+// record as text.
+func NewWriter(print func(string)) (*Writer, error) {
+	w := &Writer{print: print}
+	if path := os.Getenv(FileVariable); path != "" {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("write the verdict: %w", err)
+		}
+		w.file = file
+	}
+	return w, nil
+}
+
+// Scene begins a new timeline.
+func (w *Writer) Scene(name string) { w.write(record{Scene: name}, "--- "+name) }
+
+// Line adds a line to the timeline.
+func (w *Writer) Line(l Line) { w.write(record{Line: &l}, l.String()) }
+
+// Fail records why the check has failed. Only the first failure counts.
+func (w *Writer) Fail(message string) { w.write(record{Failure: message}, "FAILED: "+message) }
+
+// Pass records that the check has passed.
+func (w *Writer) Pass() { w.write(record{Passed: true}, "passed") }
+
+func (w *Writer) write(r record, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file != nil {
+		line, err := json.Marshal(r)
+		if err != nil {
+			panic(err) // a record always has a JSON form
+		}
+		_, _ = w.file.Write(append(line, '\n')) // the reader reports a file that is incomplete
+	}
+	if w.print != nil {
+		w.print(text)
+	}
+}
+
+// Found is what a check has written.
+type Found struct {
+	Passed   bool
+	Failure  string // why it has failed; "" if it has passed or did not come to an end
+	Scene    string
+	Timeline []Line // of the scene that failed, or of the last one
+}
+
+// maxLine is more than a record needs. Longer lines are not ours.
+const maxLine = 1 << 20
+
+// ReadFile reads what a check has written to a file. A file that does not exist is like an empty one: the check has not
+// begun.
+func ReadFile(path string) (Found, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Found{}, nil
+	}
+	if err != nil {
+		return Found{}, err
+	}
+	defer file.Close()
+	return Read(file)
+}
+
+// Read reads what a check has written. Lines that are incomplete are skipped.
+func Read(r io.Reader) (Found, error) {
+	var found Found
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		var r record
+		if json.Unmarshal(lines.Bytes(), &r) != nil {
+			continue
+		}
+		switch {
+		case found.Failure != "":
+			// What happens after the failure is not part of it.
+		case r.Scene != "":
+			found.Scene, found.Timeline = r.Scene, nil
+		case r.Line != nil:
+			found.Timeline = append(found.Timeline, *r.Line)
+		case r.Failure != "":
+			found.Failure = strings.TrimSpace(r.Failure)
+		case r.Passed:
+			found.Passed = true
+		}
+	}
+	if found.Failure != "" {
+		found.Passed = false
+	}
+	return found, lines.Err()
+}
