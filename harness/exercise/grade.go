@@ -16,6 +16,7 @@ import (
 
 	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/exercise/verdict"
+	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/proc"
 )
 
@@ -151,7 +152,11 @@ func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, er
 	allowed := limit
 	if e.Cluster {
 		allowed = clusterLimit
-		env = append(env, "WORKSHOP_KUBECONFIG="+cluster)
+		cache, err := gobuild.Env(ctx)
+		if err != nil {
+			return v, err
+		}
+		env = append(append(env, cache...), "WORKSHOP_KUBECONFIG="+cluster)
 	}
 	if g.Limit > 0 {
 		allowed = g.Limit

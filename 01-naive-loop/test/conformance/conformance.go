@@ -61,7 +61,11 @@ func Run(t *testing.T, subject Subject) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			known := slices.Contains(subject.KnownFailures, name)
-			switch err := tests[name](newFixture(t, subject, known)); {
+			patience := 2 * time.Minute
+			if known {
+				patience = 5 * time.Second // the failure is expected, so there is no need to allow for a slow machine
+			}
+			switch err := tests[name](newFixture(t, subject, patience)); {
 			case err != nil && !known:
 				t.Error(err)
 			case err == nil && known:
@@ -71,6 +75,18 @@ func Run(t *testing.T, subject Subject) {
 			}
 		})
 	}
+}
+
+// Test runs one test of the suite. It returns a recording of the controller's requests, and how the controller failed, or
+// nil. A change on which the controller has not acted within patience is lost.
+func Test(t *testing.T, subject Subject, name string, patience time.Duration) (*history.History, error) {
+	test := tests[name]
+	if test == nil {
+		t.Fatalf("there is no test %q in the suite", name)
+	}
+	f := newFixture(t, subject, patience)
+	err := test(f)
+	return f.recording.History(), err
 }
 
 // fixture is a namespace with a frontend of three Pods, and a controller that can be started in it.
@@ -83,11 +99,8 @@ type fixture struct {
 	timeout   time.Duration    // after which a change counts as lost
 }
 
-func newFixture(t *testing.T, subject Subject, known bool) *fixture {
-	f := &fixture{Env: clustertest.New(t), Subject: subject, t: t, recording: &history.Memory{}, timeout: 2 * time.Minute}
-	if known {
-		f.timeout = 5 * time.Second // the failure is expected, so there is no need to allow for a slow machine
-	}
+func newFixture(t *testing.T, subject Subject, patience time.Duration) *fixture {
+	f := &fixture{Env: clustertest.New(t), Subject: subject, t: t, recording: &history.Memory{}, timeout: patience}
 	f.Install(subject.Manifests)
 	testinput.Declare(subject.Frontend)
 	f.Kubectl("apply", "-f", subject.Frontend)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -401,7 +400,7 @@ const maxRequests = 3000
 // record adds a request or an event to the recording and the timeline. It is called by the server, one at a time.
 func (w *World) record(r history.Record) {
 	w.recording.Record(r)
-	if line, ok := line(r); ok {
+	if line, ok := verdict.OfRecord(r); ok {
 		line.At = w.Since()
 		w.out.Line(line)
 	}
@@ -417,63 +416,4 @@ func (w *World) record(r history.Record) {
 		w.fail(fmt.Sprintf("The %s made %d requests without ever waiting: it never came to rest.", r.Request.Who, maxRequests))
 		leave()
 	}
-}
-
-// line returns the line of a record in a timeline.
-func line(r history.Record) (verdict.Line, bool) {
-	if e := r.Event; e != nil {
-		if e.Type == "BOOKMARK" {
-			return verdict.Line{}, false
-		}
-		return verdict.Line{Who: "event", What: fmt.Sprintf("%s %s %s", e.Type, singular(e.Resource), strings.Trim(e.Namespace+"/"+e.Name, "/"))}, true
-	}
-	q := r.Request
-	if q.Verb == "watch" && !q.Open {
-		return verdict.Line{}, false
-	}
-	l := verdict.Line{Who: q.Who, What: q.Verb + " " + singular(q.What())}
-	if q.Verb == "list" || q.Verb == "watch" || q.Verb == "deletecollection" || q.Resource == "" {
-		l.What = q.Verb + " " + q.What()
-	}
-	if object := q.Object(); object != "" {
-		l.What += " " + object
-	}
-	switch {
-	case q.Injections() != "":
-		l.Note = q.Injections()
-	case q.Error != "":
-		l.Note = q.Error
-	case q.NoOp:
-		l.Note = fmt.Sprintf("%d, nothing changed", q.Status)
-	case q.Status > 0:
-		l.Note = fmt.Sprint(q.Status)
-	}
-	switch q.Status {
-	case 404:
-		l.Note = "404 not found"
-	case 409:
-		l.Note = "409 conflict"
-		if q.Verb == "create" {
-			l.Note = "409 already exists"
-		}
-	}
-	l.Bad = q.Who != "user" && (q.Failed() || q.Error != "")
-	return l, true
-}
-
-var plural = regexp.MustCompile(`^([a-z]+?)(ies|sses|s)\b`)
-
-// singular makes "pods/status" "pod/status".
-func singular(resource string) string {
-	return plural.ReplaceAllStringFunc(resource, func(word string) string {
-		switch {
-		case strings.HasSuffix(word, "ies"):
-			return strings.TrimSuffix(word, "ies") + "y"
-		case strings.HasSuffix(word, "sses"):
-			return strings.TrimSuffix(word, "es")
-		case word == "endpoints":
-			return word
-		}
-		return strings.TrimSuffix(word, "s")
-	})
 }

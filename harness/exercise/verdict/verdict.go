@@ -58,8 +58,7 @@ type Writer struct {
 	print func(string)
 }
 
-// NewWriter returns a Writer to the file that FileVariable names. It also calls print, which may be nil, with each
-// record as text.
+// NewWriter returns a Writer to the file that FileVariable names. Without one, it calls print with each record as text.
 func NewWriter(print func(string)) (*Writer, error) {
 	w := &Writer{print: print}
 	if path := os.Getenv(FileVariable); path != "" {
@@ -92,11 +91,10 @@ func (w *Writer) write(r record, text string) {
 		if err != nil {
 			panic(err) // a record always has a JSON form
 		}
-		_, _ = w.file.Write(append(line, '\n')) // the reader reports a file that is incomplete
+		_, _ = w.file.Write(append(line, '\n')) // the reader takes an incomplete file for a check that did not end
+		return
 	}
-	if w.print != nil {
-		w.print(text)
-	}
+	w.print(text)
 }
 
 // Found is what a check has written.
