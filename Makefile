@@ -37,6 +37,10 @@ lesson: ## Play a lesson: make lesson 1
 ##  CLUSTER=kind: play it on containers, with Docker or Podman
 	@$(workshop) lesson "$(N)" --cluster "$(or $(CLUSTER),embedded)" $(if $(STEP),--step) $(if $(KEEP),--keep) $(if $(YES),--yes)
 
+.PHONY: exercise
+exercise: ## Do the exercises: find the bug in a controller, repair it, and see it pass
+	@$(workshop) exercises
+
 .PHONY: up
 up: ## Start a cluster that keeps running, for your own terminal
 ##  NODES=3: number of simulated nodes

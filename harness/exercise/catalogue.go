@@ -8,9 +8,12 @@
 package exercise
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -270,4 +273,18 @@ func (e Exercise) Hints() ([]string, error) {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Fingerprint identifies the contents of the participant's code: it differs after every change.
+func (e Exercise) Fingerprint() string {
+	code, err := readFiles(e.Mine, isCode)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(code)) {
+		fmt.Fprintf(sum, "%s %d\n", name, len(code[name]))
+		sum.Write(code[name])
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }

@@ -294,23 +294,56 @@ func judge(found verdict.Found, run finished, allowed time.Duration) (Outcome, s
 	return Exited, fmt.Sprintf("The program exited with status %d before the check was over.", run.status)
 }
 
-// excerpt returns the end of the program's output, without the timeline, which the verdict has.
+// mostOutput is how many lines of a program's output are in a verdict.
+const mostOutput = 40
+
+// excerpt returns what the program has printed: the stack of the goroutine that panicked, or else the last lines.
 func (f finished) excerpt(dir string) string {
 	var lines []string
 	for line := range strings.Lines(f.output.String()) {
 		line = strings.TrimRight(line, "\n")
-		if testOutput.MatchString(line) {
-			continue
+		if !testOutput.MatchString(line) {
+			lines = append(lines, strings.ReplaceAll(line, dir+string(filepath.Separator), ""))
 		}
-		lines = append(lines, strings.ReplaceAll(line, dir+string(filepath.Separator), ""))
 	}
-	const most = 40
 	if first := slices.IndexFunc(lines, func(line string) bool {
 		return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 	}); first >= 0 {
-		lines = lines[first:min(len(lines), first+most)]
+		return stack(lines[first+1:])
 	}
-	return strings.TrimSpace(strings.Join(lines[max(0, len(lines)-most):], "\n"))
+	return strings.TrimSpace(strings.Join(lines[max(0, len(lines)-mostOutput):], "\n"))
+}
+
+var (
+	frameArguments = regexp.MustCompile(`\([^()]*(\([^()]*\)[^()]*)*\)$`)
+	framePlace     = regexp.MustCompile(`^\t(\S+:\d+)`)
+	modulePlace    = regexp.MustCompile(`^.*/pkg/mod/(?:[^/]+/)*?([^/]+)@[^/]+/`)
+	goPlace        = regexp.MustCompile(`^.*/src/(runtime|testing|internal)/`)
+)
+
+// stack makes the first goroutine of a stack trace readable: a line for each function, with its place.
+func stack(trace []string) string {
+	var frames []string
+	var function string
+	for _, line := range trace {
+		place := framePlace.FindStringSubmatch(line)
+		switch {
+		case line == "" && len(frames) > 0:
+			return strings.Join(frames, "\n")
+		case place != nil && function != "":
+			at := modulePlace.ReplaceAllString(place[1], "$1/")
+			if !goPlace.MatchString(at) && len(frames) < mostOutput {
+				frames = append(frames, fmt.Sprintf("%-46s  %s", function, at))
+			}
+			function = ""
+		case strings.HasPrefix(line, "goroutine "), strings.HasPrefix(line, "created by "):
+			function = ""
+		default:
+			function = frameArguments.ReplaceAllString(line, "")
+			function = function[strings.LastIndex(function, "/")+1:]
+		}
+	}
+	return strings.Join(frames, "\n")
 }
 
 var testOutput = regexp.MustCompile(`^(=== |\s*--- |\s+[a-z]+\.go:\d+: |FAIL|PASS|ok )`)

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/exercise"
+	"example.com/controllers/harness/exercise/screen"
 )
 
 // classroom is what the commands for exercises work with.
@@ -38,7 +41,7 @@ func enterClassroom(ctx context.Context) (*classroom, error) {
 	if err != nil {
 		return nil, err
 	}
-	clusters := &warmCluster{root: root}
+	clusters := &warmCluster{root: root, progress: os.Stderr}
 	return &classroom{catalogue, progress, &exercise.Grader{Catalogue: catalogue, Kubeconfig: clusters.kubeconfig}, clusters}, nil
 }
 
@@ -54,6 +57,8 @@ func (c *classroom) exercise(args []string) (exercise.Exercise, error) {
 // warmCluster is a control plane that is started when it is needed for the first time, and then kept.
 type warmCluster struct {
 	root string
+	// progress is where the progress of starting one is written to.
+	progress io.Writer
 
 	mu      sync.Mutex
 	cluster *cluster.Cluster
@@ -69,9 +74,9 @@ func (w *warmCluster) kubeconfig(ctx context.Context) (string, error) {
 			return w.cluster.Kubeconfig, nil
 		}
 	}
-	c, err := cluster.Find(ctx, upDir(w.root), os.Stderr)
+	c, err := cluster.Find(ctx, upDir(w.root), w.progress)
 	if errors.Is(err, cluster.ErrNotUp) {
-		c, err = cluster.Start(ctx, cluster.Options{Nodes: 3, Progress: os.Stderr})
+		c, err = cluster.Start(ctx, cluster.Options{Nodes: 3, Progress: w.progress})
 	}
 	if err != nil {
 		return "", err
@@ -93,10 +98,88 @@ func exercisesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exercises",
 		Short: "Do the exercises: find the bug in a controller, and repair it",
-		Args:  cobra.NoArgs,
+		Long: `Show the current exercise, and check your copy of it at every save. The keys are at the bottom of
+the screen. Without a terminal, show the exercise and check it once, as "workshop exercises check" does.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return doExercises(cmd.Context()) },
 	}
-	cmd.AddCommand(exercisesCheckCommand(), exercisesListCommand(), exercisesHintCommand(), exercisesResetCommand(), exercisesSolutionCommand())
+	cmd.AddCommand(exercisesCheckCommand(), exercisesRunCommand(), exercisesListCommand(), exercisesHintCommand(),
+		exercisesResetCommand(), exercisesSolutionCommand())
 	return cmd
+}
+
+// doExercises shows the screen, or the current exercise as text if there is no terminal.
+func doExercises(ctx context.Context) (err error) {
+	c, err := enterClassroom(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.clusters.stop()) }()
+	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
+		return screen.Run(ctx, screen.Options{
+			Catalogue: c.catalogue, Progress: c.progress, Check: c.grader.Check, Path: relativePath,
+			Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		}, func(status func(string)) { c.clusters.progress = statusWriter(status) })
+	}
+	e, done := c.progress.CurrentOf(c.catalogue)
+	if done {
+		fmt.Println("You have solved all exercises.")
+		return nil
+	}
+	if _, err := e.Copy(); err != nil {
+		return err
+	}
+	page, err := e.Page()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s\nYour copy: %s\n\n", page, relativePath(e.Mine))
+	v, err := c.checkMine(ctx, e)
+	if err != nil {
+		return err
+	}
+	fmt.Print(v.Text(columns(), shownLines))
+	return exitOf(v)
+}
+
+// shownLines is how many lines of a timeline are shown at most. The JSON form has all of them.
+const shownLines = 40
+
+// statusWriter calls a function with each line that is written to it.
+type statusWriter func(string)
+
+// Write implements io.Writer.
+func (w statusWriter) Write(text []byte) (int, error) {
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" {
+			w(line)
+		}
+	}
+	return len(text), nil
+}
+
+// checkMine checks the participant's copy of an exercise, and notes that it has passed if it has.
+func (c *classroom) checkMine(ctx context.Context, e exercise.Exercise) (exercise.Verdict, error) {
+	v, err := c.grader.Check(ctx, e)
+	if err != nil || !v.Passed() {
+		return v, err
+	}
+	c.progress.Pass(e, time.Now())
+	return v, c.progress.Save()
+}
+
+// exitOf returns the exit status for a verdict.
+func exitOf(v exercise.Verdict) error {
+	if v.Passed() {
+		return nil
+	}
+	return exitStatus(1)
+}
+
+func printJSON(value any) error {
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
 }
 
 func exercisesCheckCommand() *cobra.Command {
@@ -116,7 +199,7 @@ func exercisesCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			check := c.grader.Check
+			check := c.checkMine
 			switch {
 			case shipped || golden:
 				check = c.grader.CheckShipped
@@ -127,12 +210,6 @@ func exercisesCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if v.Passed() && !shipped && !solution && !golden {
-				c.progress.Pass(e, time.Now())
-				if err := c.progress.Save(); err != nil {
-					return err
-				}
-			}
 			if golden {
 				if v.Passed() {
 					return fmt.Errorf("%s passes as shipped", e.Name)
@@ -142,18 +219,11 @@ func exercisesCheckCommand() *cobra.Command {
 				}
 			}
 			if asJSON {
-				encoder := json.NewEncoder(os.Stdout)
-				encoder.SetIndent("", "  ")
-				if err := encoder.Encode(v); err != nil {
-					return err
-				}
+				err = printJSON(v)
 			} else {
-				fmt.Print(v.Text(columns(), 0))
+				fmt.Print(v.Text(columns(), shownLines))
 			}
-			if !v.Passed() {
-				return exitStatus(1)
-			}
-			return nil
+			return errors.Join(err, exitOf(v))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the verdict as JSON")
@@ -171,26 +241,100 @@ func columns() int {
 	return 100
 }
 
+func exercisesRunCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Check all exercises that you have started, and exit with status 1 unless all pass",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			ctx := cmd.Context()
+			c, err := enterClassroom(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, c.clusters.stop()) }()
+			verdicts := []exercise.Verdict{}
+			failed := false
+			for _, e := range c.catalogue.Exercises {
+				if !e.HasCopy() {
+					continue
+				}
+				v, err := c.checkMine(ctx, e)
+				if err != nil {
+					return err
+				}
+				verdicts = append(verdicts, v)
+				failed = failed || !v.Passed()
+				if !asJSON {
+					fmt.Printf("%-28s  %-16s  %s\n", e.Name, v.Outcome, v.Message)
+				}
+			}
+			if asJSON {
+				err = printJSON(verdicts)
+			} else if len(verdicts) == 0 {
+				fmt.Println("You have not started any exercise.")
+			}
+			if failed {
+				err = errors.Join(err, exitStatus(1))
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the verdicts as JSON")
+	return cmd
+}
+
+// standing is what the list says about an exercise.
+type standing struct {
+	Name    string     `json:"name"`
+	Title   string     `json:"title"`
+	Lesson  int        `json:"lesson"`
+	Cluster bool       `json:"cluster"` // needs a control plane
+	Started bool       `json:"started"` // has a copy that was changed
+	Hints   int        `json:"hints"`   // shown so far
+	Passed  *time.Time `json:"passed"`  // for the first time; null if it has not
+}
+
 func exercisesListCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the exercises",
+		Short: "List the exercises, and which you have solved",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := enterClassroom(cmd.Context())
 			if err != nil {
 				return err
 			}
+			list := []standing{}
 			for _, e := range c.catalogue.Exercises {
-				mark := " "
-				if !c.progress.Passed[e.Name].IsZero() {
+				s := standing{Name: e.Name, Title: e.Title, Lesson: e.Lesson, Cluster: e.Cluster, Started: e.IsChanged(), Hints: c.progress.Hints[e.Name]}
+				if at := c.progress.Passed[e.Name]; !at.IsZero() {
+					s.Passed = &at
+				}
+				list = append(list, s)
+			}
+			if asJSON {
+				return printJSON(list)
+			}
+			current, done := c.progress.CurrentOf(c.catalogue)
+			for _, s := range list {
+				mark, pointer := " ", " "
+				if s.Passed != nil {
 					mark = "✓"
 				}
-				fmt.Printf("%s %-28s  %s\n", mark, e.Name, e.Title)
+				if s.Name == current.Name && !done {
+					pointer = ">"
+				}
+				fmt.Printf("%s %s %-28s  %s\n", pointer, mark, s.Name, s.Title)
 			}
+			fmt.Printf("%d of %d solved\n", c.progress.Count(c.catalogue), len(list))
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	return cmd
 }
 
 func exercisesHintCommand() *cobra.Command {

@@ -1,0 +1,234 @@
+package screen
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"example.com/controllers/harness/exercise"
+)
+
+// widest is the longest line of prose. Timelines may be as wide as the terminal.
+const widest = 100
+
+var (
+	bold   = lipgloss.NewStyle().Bold(true)
+	faint  = lipgloss.NewStyle().Faint(true)
+	green  = lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Green)
+	red    = lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Red)
+	yellow = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
+)
+
+// style styles text, if the participant wants it.
+func (m *Model) style(style lipgloss.Style, text string) string {
+	if !m.Color {
+		return text
+	}
+	return style.Render(text)
+}
+
+// View implements tea.Model.
+func (m *Model) View() tea.View {
+	v := tea.NewView(m.Text())
+	v.AltScreen = true
+	v.WindowTitle = "exercise " + m.current.Name
+	return v
+}
+
+// Text returns what is on the screen.
+func (m *Model) Text() string {
+	if m.mode == listing {
+		return text(m.clip(m.list()))
+	}
+	lines := m.header()
+	body := m.body()
+	offset := max(0, min(m.offset, len(body)-m.bodyHeight()))
+	shown := body[offset:min(len(body), offset+m.bodyHeight())]
+	lines = append(lines, shown...)
+	for range m.bodyHeight() - len(shown) {
+		lines = append(lines, "")
+	}
+	more := ""
+	if below := len(body) - offset - len(shown); below > 0 {
+		more = fmt.Sprintf("%d more lines: space, ↓", below)
+	}
+	lines = append(lines, m.style(faint, more))
+	return text(m.clip(append(lines, m.footer()...)))
+}
+
+// clip truncates the lines to the width of the terminal.
+func (m *Model) clip(lines []string) []string {
+	for i, line := range lines {
+		lines[i] = ansi.Truncate(line, m.width, "…")
+	}
+	return lines
+}
+
+// bodyHeight returns how many lines are left for the body.
+func (m *Model) bodyHeight() int { return max(1, m.height-len(m.header())-len(m.footer())-1) }
+
+// columns returns the width of prose.
+func (m *Model) columns() int { return max(20, min(m.width, widest)) }
+
+func (m *Model) header() []string {
+	done, all := m.Progress.Count(m.Catalogue), len(m.Catalogue.Exercises)
+	left := fmt.Sprintf("%s  ", m.current.Name)
+	lines := []string{
+		m.style(bold, left) + m.bar(done, all, m.columns()-ansi.StringWidth(left)),
+		m.style(faint, m.Path(m.current.Mine)),
+	}
+	return append(lines, m.state()...)
+}
+
+// bar returns a progress bar of this width.
+func (m *Model) bar(done, all, width int) string {
+	count := fmt.Sprintf(" %d/%d", done, all)
+	room := max(1, min(40, width-len(count)))
+	filled := room * done / max(1, all)
+	return m.style(green, strings.Repeat("█", filled)) + strings.Repeat("░", room-filled) + count
+}
+
+// state says in a line what the last check found, or that one is running.
+func (m *Model) state() []string {
+	var state string
+	switch {
+	case m.problem != nil:
+		state = m.style(red, "! "+firstLine(m.problem.Error()))
+	case m.checking > 0 && m.status != "":
+		state = m.style(yellow, "… "+m.status)
+	case m.checking > 0:
+		state = m.style(yellow, "… checking")
+	case m.verdict == nil:
+	case m.verdict.Passed():
+		state = m.style(green, "✓ passed") + fmt.Sprintf(" in %.1fs", m.verdict.Seconds)
+	default:
+		state = m.style(red, "✗ "+string(m.verdict.Outcome)) + fmt.Sprintf(" in %.1fs", m.verdict.Seconds)
+	}
+	return []string{state, ""}
+}
+
+func firstLine(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	return first
+}
+
+// footer lists the keys. On a narrow terminal it takes two lines.
+func (m *Model) footer() []string {
+	if m.mode == confirmingReset {
+		return []string{m.style(red, "Reset "+m.current.Name+"? Your changes will be lost.") + "  y yes   any other key: no"}
+	}
+	keys := []string{"n next", "h hint", "l list", "r run", "x reset", "q quit"}
+	return wrapped(ansi.Wordwrap(strings.Join(keys, "   "), m.columns(), ""))
+}
+
+func wrapped(text string) []string { return strings.Split(text, "\n") }
+
+// body returns everything between header and footer. The page comes first until the participant has changed something; then
+// the verdict does.
+func (m *Model) body() []string {
+	var lines []string
+	prose := func(text string) { lines = append(lines, wrapped(ansi.Wordwrap(text, m.columns(), ""))...) }
+	if !m.changed {
+		prose(m.pageText())
+		lines = append(lines, "")
+	}
+	if v := m.verdict; v != nil {
+		if v.Passed() {
+			prose("The controller passes. Compare it with the solution in " + m.Path(m.solution) + ".")
+			if m.Progress.Count(m.Catalogue) == len(m.Catalogue.Exercises) {
+				prose("That was the last one: you have solved all exercises.")
+			} else {
+				prose("n opens the next exercise.")
+			}
+			lines = append(lines, "")
+		} else {
+			prose(m.style(bold, v.Message))
+			lines = append(lines, "")
+		}
+	}
+	for number, hint := range m.hints[:min(len(m.hints), m.Progress.Hints[m.current.Name])] {
+		prose(m.style(yellow, fmt.Sprintf("Hint %d of %d. ", number+1, len(m.hints))) + plain(hint))
+		lines = append(lines, "")
+	}
+	if v := m.verdict; v != nil && !v.Passed() {
+		lines = append(lines, m.timeline(*v)...)
+		if v.Output != "" && v.Outcome != exercise.Failed {
+			lines = append(lines, strings.Split(strings.ReplaceAll(v.Output, "\t", "    "), "\n")...)
+			lines = append(lines, "")
+		}
+	}
+	if m.changed {
+		lines = append(lines, m.style(faint, strings.Repeat("─", m.columns())))
+		prose(m.pageText())
+	}
+	return lines
+}
+
+// timeline returns the lines of the timeline, with a heading.
+func (m *Model) timeline(v exercise.Verdict) []string {
+	shown := v.Shown(24)
+	if len(shown) == 0 {
+		return nil
+	}
+	lines := []string{m.style(faint, "What happened ("+v.Scene+"):")}
+	for _, line := range shown {
+		if strings.Contains(line, "  log  ") || strings.Contains(line, "  event  ") {
+			line = m.style(faint, line)
+		}
+		lines = append(lines, line)
+	}
+	return append(lines, "")
+}
+
+// pageText returns the exercise's page as plain text, with its title in bold.
+func (m *Model) pageText() string {
+	title, rest, _ := strings.Cut(strings.TrimSpace(m.page), "\n")
+	return m.style(bold, strings.TrimPrefix(title, "# ")) + "\n" + plain(rest)
+}
+
+var (
+	link      = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
+	softBreak = regexp.MustCompile(`([^\n])\n([^\n\-*>#|\x60 ])`)
+)
+
+// plain makes Markdown readable: paragraphs are joined so that they can be wrapped, and links to the web are written out.
+func plain(markdown string) string {
+	markdown = link.ReplaceAllStringFunc(markdown, func(text string) string {
+		parts := link.FindStringSubmatch(text)
+		if strings.HasPrefix(parts[2], "http") {
+			return parts[1] + " <" + parts[2] + ">"
+		}
+		return parts[1] + " (" + strings.TrimPrefix(strings.TrimLeft(parts[2], "./"), "/") + ")"
+	})
+	for softBreak.MatchString(markdown) {
+		markdown = softBreak.ReplaceAllString(markdown, "$1 $2")
+	}
+	return markdown
+}
+
+// list returns the list of all exercises, with the cursor in sight.
+func (m *Model) list() []string {
+	lines := []string{m.style(bold, "Exercises  ") + m.bar(m.Progress.Count(m.Catalogue), len(m.Catalogue.Exercises), m.columns()-11), ""}
+	room := max(1, m.height-len(lines)-2)
+	first := max(0, min(m.cursor-room/2, len(m.Catalogue.Exercises)-room))
+	for i := first; i < min(len(m.Catalogue.Exercises), first+room); i++ {
+		e := m.Catalogue.Exercises[i]
+		mark, pointer := " ", "  "
+		if !m.Progress.Passed[e.Name].IsZero() {
+			mark = m.style(green, "✓")
+		}
+		line := fmt.Sprintf("%-26s %s", e.Name, e.Title)
+		if i == m.cursor {
+			pointer, line = "> ", m.style(bold, line)
+		}
+		lines = append(lines, pointer+mark+" "+line)
+	}
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
+	}
+	return append(lines, "↑ ↓ select   enter open   l back")
+}
