@@ -1,0 +1,240 @@
+package secretsync
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Action is what should be done to a copy.
+type Action string
+
+// The actions. Each is one write, except Recreate.
+const (
+	None     Action = ""
+	Create   Action = "create"
+	Update   Action = "update"
+	Recreate Action = "recreate" // delete and create: the type of a Secret, and an immutable one, cannot be updated
+	Delete   Action = "delete"
+)
+
+// Reason says in a word why a source is not copied, for Events and metrics.
+type Reason string
+
+// The reasons. The API server is the one that knows the last three.
+const (
+	NamesakeNotOurs      Reason = "NamesakeNotOurs"      // a Secret of that name exists, and is not a copy of ours
+	NameTaken            Reason = "NameTaken"            // another source wants the same copy, and is older
+	NamespaceTerminating Reason = "NamespaceTerminating" // nothing can be created there any more
+	TypeRefused          Reason = "TypeRefused"
+	InvalidAnnotation    Reason = "InvalidAnnotation"
+	TooLarge             Reason = "TooLarge"
+	Forbidden            Reason = "Forbidden" // by RBAC, a quota or an admission policy
+	Rejected             Reason = "Rejected"  // by validation or an admission policy
+	Failing              Reason = "Failing"   // for any other reason
+)
+
+// Input is all that the decision about one copy depends on. It has the data of the sources, and only the metadata of the rest.
+type Input struct {
+	Scope
+	Key cache.ObjectName // of the copy
+	// Namespace is that of the copy; nil if there is none.
+	Namespace *metav1.PartialObjectMetadata
+	// Sources holds at least the sources whose copies have the key's name, and the one that the copy names.
+	Sources []*Source
+	// Copy is what exists at the key, whoever created it; nil if nothing does.
+	Copy *metav1.PartialObjectMetadata
+	// Written is the resourceVersion of the copy that is known to have the data that its hash says, whatever its
+	// managedFields say; "" if unknown.
+	Written string
+}
+
+// Decision says what should be done about one copy, and why not.
+type Decision struct {
+	Action Action
+	Why    string // why the action is needed, for the log and "kubectl secretsync plan"
+	// Source is what should be copied to the key; nil if nothing should.
+	Source *Source
+	// Refusals has an entry for each source that should be copied to the key but cannot be.
+	Refusals []Refusal
+}
+
+// Refusal says why a source is not copied to one namespace.
+type Refusal struct {
+	Source *Source
+	Problem
+}
+
+// Decide says what should exist at a key. It depends on nothing but its input.
+func Decide(in Input) Decision {
+	var d Decision
+	refuse := func(source *Source, reason Reason, format string, args ...any) {
+		d.Refusals = append(d.Refusals, Refusal{source, Problem{reason, fmt.Sprintf(format, args...)}})
+	}
+	var contenders []*Source
+	for _, source := range in.Sources {
+		switch {
+		case source.CopyName != in.Key.Name || !in.wants(source):
+		case source.Problem != nil:
+			d.Refusals = append(d.Refusals, Refusal{source, *source.Problem})
+		default:
+			contenders = append(contenders, source)
+		}
+	}
+	slices.SortFunc(contenders, compareSources)
+	if len(contenders) > 0 {
+		d.Source = contenders[0]
+		for _, loser := range contenders[1:] {
+			refuse(loser, NameTaken, "Secret %s is a copy of %s, which is older", in.Key, d.Source.Name)
+		}
+	}
+	ours := in.Copy != nil && in.isOurs()
+	switch {
+	case in.Namespace == nil:
+	case in.Namespace.DeletionTimestamp != nil: // the namespace controller deletes what is there
+		if d.Source != nil && in.Copy == nil {
+			refuse(d.Source, NamespaceTerminating, "namespace %s is being deleted", in.Key.Namespace)
+		}
+	case in.Copy != nil && !ours:
+		if d.Source != nil {
+			refuse(d.Source, NamesakeNotOurs, "Secret %s exists and was not created by this controller; delete or rename it", in.Key)
+		}
+	case in.Copy != nil && in.Copy.DeletionTimestamp != nil: // it waits for a finalizer
+	case d.Source == nil && ours && !in.isHeld():
+		d.Action, d.Why = Delete, "no source is copied here"
+	case d.Source == nil:
+	case in.Copy == nil:
+		d.Action, d.Why = Create, "there is no copy"
+	default:
+		d.Action, d.Why = in.compare(d.Source)
+	}
+	return d
+}
+
+// wants reports whether the namespace should get a copy of a source, if that can be copied at all.
+func (in Input) wants(source *Source) bool {
+	return in.selects(in.Namespace) && source.Selector.Matches(labels.Set(in.Namespace.Labels))
+}
+
+// selects reports whether a namespace gets copies.
+func (s Scope) selects(namespace *metav1.PartialObjectMetadata) bool {
+	return namespace != nil && namespace.Name != s.SourceNamespace && s.Namespaces.Matches(labels.Set(namespace.Labels))
+}
+
+// isOurs reports whether the controller created the copy. Either its label and its address say so, or, if somebody has
+// removed one of these marks, the API server does: it records who wrote each of the others. A Secret that has lost all of
+// them is no longer ours.
+func (in Input) isOurs() bool {
+	from, labelled := in.Copy.Labels[CopyLabel]
+	if labelled && from != in.SourceNamespace {
+		return false
+	}
+	return labelled && in.Copy.Annotations[CopiedToAnnotation] == in.Key.String() || in.written().marks
+}
+
+// isHeld reports whether the copy stays although nothing can be copied: a mistake in an annotation of the source must not
+// delete copies that are in use.
+func (in Input) isHeld() bool {
+	return in.selects(in.Namespace) && slices.ContainsFunc(in.Sources, func(source *Source) bool {
+		return source.Name == in.Copy.Annotations[SourceAnnotation] && source.Problem != nil && source.Problem.Reason == InvalidAnnotation
+	})
+}
+
+// compare says what makes our copy equal to the source, and why it is not.
+func (in Input) compare(source *Source) (Action, string) {
+	wrote, why := in.written(), ""
+	if in.Copy.Labels[CopyLabel] != in.SourceNamespace {
+		why = "its label is gone"
+	}
+	for annotation, value := range source.marks(in.Key) {
+		if in.Copy.Annotations[annotation] != value {
+			why = "its annotations differ"
+		}
+	}
+	if in.Copy.Annotations[SourceUIDAnnotation] != string(source.UID) {
+		why = "it is a copy of another Secret"
+	}
+	content := true
+	switch {
+	case in.Copy.Annotations[TypeAnnotation] != string(source.Type):
+		return Recreate, "the type of its source has changed"
+	case in.Copy.ResourceVersion != in.Written && !wrote.have(source):
+		why = "its data has been edited"
+	case in.Copy.Annotations[HashAnnotation] != source.Hash:
+		why = "the content of its source has changed"
+	default:
+		content = false
+	}
+	switch {
+	case why == "":
+		return None, ""
+	case content && wrote.immutable:
+		return Recreate, why + ", and it is immutable"
+	}
+	return Update, why
+}
+
+// ownership is what managedFields say about a Secret. The API server keeps them, and they are part of the metadata: an edit of
+// the data shows there although we do not read the data.
+type ownership struct {
+	marks     bool            // our manager wrote at least one of our marks
+	keys      map[string]bool // of the data that our manager wrote last
+	others    map[string]bool // keys of the data that others wrote last
+	immutable bool            // somebody set the field immutable
+}
+
+// written reads the managedFields of the copy.
+func (in Input) written() ownership {
+	type set map[string]json.RawMessage
+	f := ownership{keys: map[string]bool{}, others: map[string]bool{}}
+	for _, entry := range in.Copy.ManagedFields {
+		var wrote struct {
+			Metadata struct {
+				Labels      set `json:"f:labels"`
+				Annotations set `json:"f:annotations"`
+			} `json:"f:metadata"`
+			Data      set             `json:"f:data"`
+			Immutable json.RawMessage `json:"f:immutable"`
+		}
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &wrote) != nil {
+			continue
+		}
+		f.immutable = f.immutable || wrote.Immutable != nil
+		keys := f.others
+		if entry.Manager == in.FieldManager() {
+			keys = f.keys
+			f.marks = f.marks || wrote.Metadata.Labels["f:"+CopyLabel] != nil || wrote.Metadata.Annotations["f:"+CopiedToAnnotation] != nil
+		}
+		for field := range wrote.Data {
+			if key, ok := strings.CutPrefix(field, "f:"); ok {
+				keys[key] = true
+			}
+		}
+	}
+	return f
+}
+
+// have reports whether the data is as our manager wrote it: we wrote each key of the source last, and there are no others.
+// A key that somebody else changed or removed is no longer recorded as ours. A key that somebody else applied with the same
+// value is recorded for both.
+func (f ownership) have(source *Source) bool {
+	if len(f.keys) != len(source.Data) || f.immutable != source.Immutable {
+		return false
+	}
+	for key := range f.keys {
+		if _, ok := source.Data[key]; !ok {
+			return false
+		}
+	}
+	for key := range f.others {
+		if _, ok := source.Data[key]; !ok {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,109 @@
+package secretsync
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Prefix begins all labels and annotations of this package.
+const Prefix = "secretsync.controllers.example.com/"
+
+// What users set, on a Secret of the source namespace and on a namespace.
+const (
+	// SharedLabel marks a source. Its value is "true".
+	SharedLabel = Prefix + "shared"
+	// NamespacesAnnotation narrows the namespaces that get a copy of a source, by a label selector.
+	NamespacesAnnotation = Prefix + "namespaces"
+	// KeysAnnotation lists the keys of a source that are copied, separated by commas. Without it, all are.
+	KeysAnnotation = Prefix + "keys"
+	// NameAnnotation is the name of the copies, if it is not that of the source.
+	NameAnnotation = Prefix + "name"
+	// CopiesLabel marks a namespace that gets copies, unless the controller has another selector. Its value is "true".
+	CopiesLabel = Prefix + "copies"
+)
+
+// What the controller sets on a copy. The mark of a source and the mark of a copy must differ: with one mark for both, a
+// user's own Secret is taken for a copy, and deleted.
+const (
+	// CopyLabel holds the source namespace. The cache of copies selects by it, so two controllers with different source
+	// namespaces do not see each other's copies, and a mistyped source namespace has no copies that could be deleted.
+	CopyLabel = Prefix + "copied-from"
+	// CopiedToAnnotation holds the namespace and the name of the copy itself. A copy of the copy, which a user has pasted
+	// elsewhere, is the user's.
+	CopiedToAnnotation = Prefix + "copied-to"
+	// SourceAnnotation and SourceUIDAnnotation name the source.
+	SourceAnnotation    = Prefix + "source"
+	SourceUIDAnnotation = Prefix + "source-uid"
+	// HashAnnotation identifies the source and what was copied from it.
+	HashAnnotation = Prefix + "content-hash"
+	// TypeAnnotation repeats the type of the Secret, which its metadata does not have.
+	TypeAnnotation = Prefix + "type"
+)
+
+// Scope says what a controller copies from where to where.
+type Scope struct {
+	SourceNamespace string
+	// Namespaces selects the namespaces that get copies. The source namespace never does.
+	Namespaces Selector
+}
+
+// FieldManager is the name under which the API server records which fields of a copy the controller wrote.
+func (s Scope) FieldManager() string { return "secretsync/" + s.SourceNamespace }
+
+// desired returns the copy of a source as it should be at the key. It keeps what others have added to the metadata of the
+// current copy, and has its UID and resourceVersion, so that the API server refuses to update any other. current is nil if
+// there is no copy.
+func (s Scope) desired(key cache.ObjectName, source *Source, current *metav1.PartialObjectMetadata) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{}, Annotations: map[string]string{}},
+		Type:       source.Type,
+		Data:       source.Data,
+	}
+	if source.Immutable {
+		secret.Immutable = new(true)
+	}
+	if current != nil {
+		secret.UID, secret.ResourceVersion = current.UID, current.ResourceVersion
+		secret.OwnerReferences, secret.Finalizers = current.OwnerReferences, current.Finalizers
+		maps.Copy(secret.Labels, current.Labels)
+		maps.Copy(secret.Annotations, current.Annotations)
+	}
+	secret.Labels[CopyLabel] = s.SourceNamespace
+	maps.Copy(secret.Annotations, source.marks(key))
+	return secret
+}
+
+// marks returns the annotations of the copy at the key.
+func (s *Source) marks(key cache.ObjectName) map[string]string {
+	return map[string]string{
+		CopiedToAnnotation: key.String(), SourceAnnotation: s.Name, SourceUIDAnnotation: string(s.UID),
+		HashAnnotation: s.Hash, TypeAnnotation: string(s.Type),
+	}
+}
+
+// hash returns a hash of what is copied. It begins with the UID of the source: sources with the same content have different
+// hashes, and the hash of a guessed password cannot be looked up in a table.
+func (s *Source) hash() string {
+	h := sha256.New()
+	write := func(part []byte) {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part)))) // so that no two lists of parts have the same bytes
+		h.Write(part)
+	}
+	write([]byte(s.UID))
+	write([]byte(s.Type))
+	if s.Immutable {
+		write([]byte("immutable"))
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+		write([]byte(key))
+		write(s.Data[key])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

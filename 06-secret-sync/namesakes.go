@@ -1,0 +1,98 @@
+package secretsync
+
+import (
+	"context"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+)
+
+// namesakes watches the metadata of Secrets that have the name of a copy and not our label: Secrets of others, and copies
+// whose label somebody has removed. The cache of copies has neither. It watches a name only once a create has failed because
+// there is such a Secret, and until there is none: all other Secrets of the cluster are never read.
+type namesakes struct {
+	client   metadata.Interface
+	selector string                 // of Secrets without our label
+	enqueue  func(cache.ObjectName) // called for each namesake that comes, changes or goes
+
+	mu      sync.Mutex
+	ctx     context.Context // of all watches
+	watches map[string]*namesakeWatch
+	running sync.WaitGroup
+}
+
+type namesakeWatch struct {
+	informer cache.SharedIndexInformer
+	cancel   context.CancelFunc
+}
+
+func newNamesakes(client metadata.Interface, scope Scope, enqueue func(cache.ObjectName)) *namesakes {
+	return &namesakes{client: client, selector: CopyLabel + "!=" + scope.SourceNamespace, enqueue: enqueue, watches: map[string]*namesakeWatch{}}
+}
+
+// start allows watches, until ctx is cancelled.
+func (n *namesakes) start(ctx context.Context) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ctx = ctx
+}
+
+// get returns the namesake at the key, nil if none is known; and whether that is certain. It is not certain while a watch
+// of the name starts.
+func (n *namesakes) get(key cache.ObjectName) (namesake *metav1.PartialObjectMetadata, certain bool) {
+	n.mu.Lock()
+	watch := n.watches[key.Name]
+	n.mu.Unlock()
+	if watch == nil {
+		return nil, true
+	}
+	return metadataAt(watch.informer.GetStore(), key.String()), watch.informer.HasSynced()
+}
+
+// watch starts to watch a name.
+func (n *namesakes) watch(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.watches[name] != nil || n.ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	informer := newMetadataInformer(n.client, secretsResource, func(list *metav1.ListOptions) {
+		list.LabelSelector = n.selector
+		list.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	})
+	enqueue := func(object any) {
+		if key, err := cache.DeletionHandlingObjectToName(object); err == nil {
+			n.enqueue(key)
+		}
+	}
+	// Neither fails before the informer runs.
+	_ = informer.SetTransform(stripCopy)
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) },
+		DeleteFunc: func(object any) {
+			enqueue(object)
+			if len(informer.GetStore().ListKeys()) == 0 {
+				n.stop(name)
+			}
+		},
+	})
+	n.watches[name] = &namesakeWatch{informer, cancel}
+	n.running.Go(func() { informer.RunWithContext(ctx) })
+}
+
+// stop stops to watch a name.
+func (n *namesakes) stop(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if watch := n.watches[name]; watch != nil {
+		watch.cancel()
+		delete(n.watches, name)
+	}
+}
+
+// wait returns when no watch is left, after the context of start is cancelled.
+func (n *namesakes) wait() { n.running.Wait() }

@@ -1,0 +1,190 @@
+package secretsync
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// State is what has become of a copy.
+type State string
+
+// The states.
+const (
+	Current State = "current" // it is equal to its source
+	Pending State = "pending" // a write is needed, or has failed
+	Refused State = "refused" // it cannot exist, see Reason
+)
+
+// States has all states.
+var States = []State{Current, Pending, Refused}
+
+// outcome is what the last reconcile of a key has found.
+type outcome struct {
+	state    State
+	refusals []Refusal
+}
+
+// outcomes has the outcome for each key at which there is a copy or should be one.
+type outcomes struct {
+	mu    sync.Mutex
+	byKey map[cache.ObjectName]outcome
+	// told has the reasons that an Event was written for about a source, if they are the same in all namespaces.
+	told map[types.UID]Reason
+}
+
+func newOutcomes() *outcomes {
+	return &outcomes{byKey: map[cache.ObjectName]outcome{}, told: map[types.UID]Reason{}}
+}
+
+// set remembers an outcome, and returns the refusals that are new. An outcome without a state is forgotten.
+func (o *outcomes) set(key cache.ObjectName, now outcome) (fresh []Refusal) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.byKey[key]
+	for _, refusal := range now.refusals {
+		isKnown := slices.ContainsFunc(before.refusals, func(other Refusal) bool {
+			return other.Source.UID == refusal.Source.UID && other.Reason == refusal.Reason
+		})
+		if !isKnown {
+			fresh = append(fresh, refusal)
+		}
+	}
+	if now.state == "" {
+		delete(o.byKey, key)
+	} else {
+		o.byKey[key] = now
+	}
+	return fresh
+}
+
+// isNews reports whether an Event should tell of a refusal. What is wrong with a source itself is told once, and not for each
+// namespace.
+func (o *outcomes) isNews(refusal Refusal) bool {
+	if refusal.Source.Problem == nil {
+		return true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.told[refusal.Source.UID] == refusal.Reason {
+		return false
+	}
+	o.told[refusal.Source.UID] = refusal.Reason
+	return true
+}
+
+// counts returns the number of keys by state, and of refusals by reason.
+func (o *outcomes) counts() (byState map[State]int, byReason map[Reason]int) {
+	byState, byReason = map[State]int{}, map[Reason]int{}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, one := range o.byKey {
+		byState[one.state]++
+		for _, refusal := range one.refusals {
+			byReason[refusal.Reason]++
+		}
+	}
+	return byState, byReason
+}
+
+// report remembers what a reconcile has found, and tells users what is refused.
+func (c *Controller) report(ctx context.Context, in Input, decision Decision, err error) {
+	now := outcome{refusals: decision.Refusals}
+	var failed *WriteError
+	switch {
+	case err != nil && decision.Source != nil && errors.As(err, &failed) && failed.Reason != Failing:
+		now.state = Refused
+		now.refusals = append(now.refusals, Refusal{decision.Source, Problem{failed.Reason, failed.Error()}})
+	case err != nil:
+		now.state = Pending
+	case decision.Source == nil && len(decision.Refusals) > 0 || slices.ContainsFunc(decision.Refusals, func(r Refusal) bool { return r.Source == decision.Source }):
+		now.state = Refused
+	case decision.Source != nil:
+		now.state = Current
+	}
+	if err == nil || now.state == Refused {
+		c.pending.end(in.Key)
+	}
+	for _, refusal := range c.outcomes.set(in.Key, now) {
+		c.metrics.refusals.WithLabelValues(string(refusal.Reason)).Inc()
+		klog.FromContext(ctx).Info("Refused", "source", refusal.Source.Name, "reason", refusal.Reason, "message", refusal.Message)
+		if c.outcomes.isNews(refusal) {
+			// The Event is about the source, so that the controller needs no right to write Events elsewhere. A related object
+			// makes it an Event of its own for each namespace.
+			var related runtime.Object
+			if refusal.Source.Problem == nil {
+				related = &corev1.Secret{
+					TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+					ObjectMeta: metav1.ObjectMeta{Namespace: in.Key.Namespace, Name: in.Key.Name},
+				}
+			}
+			c.recorder.Eventf(refusal.Source.reference(), related, corev1.EventTypeWarning, string(refusal.Reason), "Copy", "Not copied to %s: %s", in.Key, refusal.Message)
+		}
+	}
+}
+
+// nameOrNone returns the name of a source, for the log; "" if there is none.
+func (s *Source) nameOrNone() string {
+	if s == nil {
+		return ""
+	}
+	return s.Name
+}
+
+// reference returns the source for an Event, without its data.
+func (s *Source) reference() *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.secret.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.secret.ResourceVersion},
+	}
+}
+
+// pending knows since when each key waits to be reconciled with success.
+type pending struct {
+	mu   sync.Mutex
+	keys map[cache.ObjectName]time.Time
+}
+
+func newPending() *pending { return &pending{keys: map[cache.ObjectName]time.Time{}} }
+
+func (p *pending) start(key cache.ObjectName, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, waits := p.keys[key]; !waits {
+		p.keys[key] = now
+	}
+}
+
+func (p *pending) end(key cache.ObjectName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.keys, key)
+}
+
+// since returns since when a key waits; the zero time if it does not.
+func (p *pending) since(key cache.ObjectName) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keys[key]
+}
+
+// oldest returns since when the key waits that has waited longest; the zero time if none does.
+func (p *pending) oldest() (oldest time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, since := range p.keys {
+		if oldest.IsZero() || since.Before(oldest) {
+			oldest = since
+		}
+	}
+	return oldest
+}

@@ -1,0 +1,109 @@
+package secretsync
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Selector selects namespaces by their labels.
+type Selector = labels.Selector
+
+// refusedTypes are the types that are not copied. Each means something only where it was created.
+var refusedTypes = map[corev1.SecretType]string{
+	corev1.SecretTypeServiceAccountToken: "it is the token of one ServiceAccount, and the API server deletes a copy without it",
+	corev1.SecretTypeBootstrapToken:      "it lets machines join the cluster, and is used in kube-system only",
+	"helm.sh/release.v1":                 "it is Helm's record of a release in one namespace",
+}
+
+// Source is a Secret that is shared. Callers must not modify it.
+type Source struct {
+	Name      string
+	UID       types.UID
+	Created   metav1.Time
+	CopyName  string   // name of its copies
+	Selector  Selector // of the namespaces that get a copy, among those that the controller selects
+	Type      corev1.SecretType
+	Immutable bool
+	Data      map[string][]byte // what is copied
+	Hash      string            // of what is copied
+	// Problem says why it is not copied anywhere; nil if it is.
+	Problem *Problem
+
+	secret *corev1.Secret
+}
+
+// Problem is a reason not to copy, and a message for users. It holds no part of a Secret's data.
+type Problem struct {
+	Reason  Reason
+	Message string
+}
+
+// ParseSource returns what a shared Secret asks for.
+func ParseSource(secret *corev1.Secret) *Source {
+	s := &Source{
+		Name: secret.Name, UID: secret.UID, Created: secret.CreationTimestamp, CopyName: copyName(secret), Selector: labels.Everything(),
+		Type: secret.Type, Immutable: secret.Immutable != nil && *secret.Immutable, Data: secret.Data, secret: secret,
+	}
+	invalid := func(annotation, format string, args ...any) {
+		s.Problem = &Problem{InvalidAnnotation, fmt.Sprintf("annotation %s %s; existing copies are left as they are", annotation, fmt.Sprintf(format, args...))}
+	}
+	if text, ok := secret.Annotations[KeysAnnotation]; ok {
+		s.Data = map[string][]byte{}
+		for _, key := range strings.Split(text, ",") {
+			if value, ok := secret.Data[strings.TrimSpace(key)]; ok {
+				s.Data[strings.TrimSpace(key)] = value
+			} else {
+				invalid(KeysAnnotation, "lists the key %q, which the Secret does not have", strings.TrimSpace(key))
+			}
+		}
+	}
+	if text, ok := secret.Annotations[NamespacesAnnotation]; ok {
+		if selector, err := labels.Parse(text); err != nil {
+			invalid(NamespacesAnnotation, "is not a label selector: %v", err)
+		} else {
+			s.Selector = selector
+		}
+	}
+	if problems := validation.IsDNS1123Subdomain(s.CopyName); len(problems) > 0 {
+		invalid(NameAnnotation, "is %q, which is not a name: %s", s.CopyName, problems[0])
+	}
+	size := 0
+	for _, value := range s.Data {
+		size += len(value)
+	}
+	if why, refused := refusedTypes[s.Type]; refused {
+		s.Problem = &Problem{TypeRefused, fmt.Sprintf("a Secret of type %s is not copied: %s", s.Type, why)}
+	} else if size > corev1.MaxSecretSize && s.Problem == nil {
+		s.Problem = &Problem{TooLarge, fmt.Sprintf("its data has %d bytes, and a Secret can have at most %d", size, corev1.MaxSecretSize)}
+	}
+	s.Hash = s.hash()
+	return s
+}
+
+// copyName returns the name of the copies of a source.
+func copyName(secret *corev1.Secret) string {
+	if name, ok := secret.Annotations[NameAnnotation]; ok {
+		return name
+	}
+	return secret.Name
+}
+
+// Keys returns the keys that are copied, sorted.
+func (s *Source) Keys() []string { return slices.Sorted(maps.Keys(s.Data)) }
+
+// compareSources orders the sources that want the same copy. The first one gets it: the oldest, and of two that were created
+// in the same second, the one whose name sorts first.
+func compareSources(a, b *Source) int {
+	if byAge := a.Created.Compare(b.Created.Time); byAge != 0 {
+		return byAge
+	}
+	return strings.Compare(a.Name, b.Name)
+}
