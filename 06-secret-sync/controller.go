@@ -45,7 +45,7 @@ type Controller struct {
 	namesakes  *namesakes                        // Secrets of others that are in the way
 	parsed     sync.Map                          // *Source by name, of the cache of sources
 	queue      workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	limiter    flowcontrol.RateLimiter
+	limiter    flowcontrol.RateLimiter // of writes; nil if there is no limit
 	ownWrites  *ownWrites
 
 	recorder    events.EventRecorder
@@ -168,13 +168,13 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 
 // reconcile makes what exists at a key what should, with one write at most; a Recreate takes two.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
-	if _, decision, ok := c.decide(key); ok && decision.Action != None {
-		// Wait before reading the caches, not after: a source may be deleted while its copies wait for the rate limit.
+	in, decision, ok := c.decide(key)
+	if ok && decision.Action != None && c.limiter != nil {
 		if err := c.limiter.Wait(ctx); err != nil {
 			return err
 		}
+		in, decision, ok = c.decide(key) // the source may have been deleted while its copy waited
 	}
-	in, decision, ok := c.decide(key)
 	if !ok {
 		c.queue.AddAfter(key, c.Backoff)
 		return nil
@@ -220,10 +220,7 @@ func (c *Controller) decide(key cache.ObjectName) (Input, Decision, bool) {
 	if !c.ownWrites.seenBy(c.copies.GetStore(), key, metadataAt(c.copies.GetStore(), key.String())) {
 		return Input{}, Decision{}, false
 	}
-	in := Input{
-		Scope: c.Scope, Key: key, Namespace: c.namespace(key.Namespace), Copy: metadataAt(c.copies.GetStore(), key.String()),
-		Written: c.ownWrites.unchanged(key),
-	}
+	in := Input{Scope: c.Scope, Key: key, Namespace: c.namespace(key.Namespace), Copy: metadataAt(c.copies.GetStore(), key.String())}
 	certain := true
 	if in.Copy == nil {
 		in.Copy, certain = c.namesakes.get(key)

@@ -49,9 +49,6 @@ type Input struct {
 	Sources []*Source
 	// Copy is what exists at the key, whoever created it; nil if nothing does.
 	Copy *metav1.PartialObjectMetadata
-	// Written is the resourceVersion of the copy that is known to have the data that its hash says, whatever its
-	// managedFields say; "" if unknown.
-	Written string
 }
 
 // Decision says what should be done about one copy, and why not.
@@ -147,28 +144,27 @@ func (in Input) isHeld() bool {
 
 // compare says what makes our copy equal to the source, and why it is not.
 func (in Input) compare(source *Source) (Action, string) {
-	wrote, why := in.written(), ""
-	if in.Copy.Labels[CopyLabel] != in.SourceNamespace {
-		why = "its label is gone"
-	}
-	for annotation, value := range source.marks(in.Key) {
-		if in.Copy.Annotations[annotation] != value {
-			why = "its annotations differ"
-		}
-	}
-	if in.Copy.Annotations[SourceUIDAnnotation] != string(source.UID) {
-		why = "it is a copy of another Secret"
-	}
-	content := true
+	wrote := in.written()
+	why, content := "", true // whether the data may differ
 	switch {
 	case in.Copy.Annotations[TypeAnnotation] != string(source.Type):
 		return Recreate, "the type of its source has changed"
-	case in.Copy.ResourceVersion != in.Written && !wrote.have(source):
-		why = "its data has been edited"
+	case in.Copy.Annotations[SourceUIDAnnotation] != string(source.UID):
+		why = "its source is another Secret now"
 	case in.Copy.Annotations[HashAnnotation] != source.Hash:
-		why = "the content of its source has changed"
+		why = "its source has changed"
+	case !wrote.have(source):
+		why = "its content has been edited"
 	default:
 		content = false
+	}
+	for annotation, value := range source.marks(in.Key) {
+		if why == "" && in.Copy.Annotations[annotation] != value {
+			why = "its annotations have been edited"
+		}
+	}
+	if why == "" && in.Copy.Labels[CopyLabel] != in.SourceNamespace {
+		why = "its label has been removed"
 	}
 	switch {
 	case why == "":

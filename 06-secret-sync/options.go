@@ -46,10 +46,10 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// limiter returns the limit of writes.
+// limiter returns the limit of writes; nil for none.
 func (o Options) limiter() flowcontrol.RateLimiter {
 	if o.QPS == 0 {
-		return flowcontrol.NewFakeAlwaysRateLimiter()
+		return nil
 	}
 	return flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
 }

@@ -34,16 +34,22 @@ type outcome struct {
 	refusals []Refusal
 }
 
+// toldOf is what an Event has said about one version of a source.
+type toldOf struct {
+	uid     types.UID
+	version string
+}
+
 // outcomes has the outcome for each key at which there is a copy or should be one.
 type outcomes struct {
 	mu    sync.Mutex
 	byKey map[cache.ObjectName]outcome
-	// told has the reasons that an Event was written for about a source, if they are the same in all namespaces.
-	told map[types.UID]Reason
+	// told holds, by the name of a source, what an Event has said about it for all namespaces.
+	told map[string]toldOf
 }
 
 func newOutcomes() *outcomes {
-	return &outcomes{byKey: map[cache.ObjectName]outcome{}, told: map[types.UID]Reason{}}
+	return &outcomes{byKey: map[cache.ObjectName]outcome{}, told: map[string]toldOf{}}
 }
 
 // set remembers an outcome, and returns the refusals that are new. An outcome without a state is forgotten.
@@ -53,7 +59,7 @@ func (o *outcomes) set(key cache.ObjectName, now outcome) (fresh []Refusal) {
 	before := o.byKey[key]
 	for _, refusal := range now.refusals {
 		isKnown := slices.ContainsFunc(before.refusals, func(other Refusal) bool {
-			return other.Source.UID == refusal.Source.UID && other.Reason == refusal.Reason
+			return other.Source.UID == refusal.Source.UID && other.Problem == refusal.Problem
 		})
 		if !isKnown {
 			fresh = append(fresh, refusal)
@@ -68,18 +74,27 @@ func (o *outcomes) set(key cache.ObjectName, now outcome) (fresh []Refusal) {
 }
 
 // isNews reports whether an Event should tell of a refusal. What is wrong with a source itself is told once, and not for each
-// namespace.
+// namespace. A namespace that is being deleted is no news to anybody.
 func (o *outcomes) isNews(refusal Refusal) bool {
-	if refusal.Source.Problem == nil {
-		return true
+	source := refusal.Source
+	if source.Problem == nil {
+		return refusal.Reason != NamespaceTerminating
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.told[refusal.Source.UID] == refusal.Reason {
+	now := toldOf{source.UID, source.secret.ResourceVersion}
+	if o.told[source.Name] == now {
 		return false
 	}
-	o.told[refusal.Source.UID] = refusal.Reason
+	o.told[source.Name] = now
 	return true
+}
+
+// forget removes what has been told about a source.
+func (o *outcomes) forget(source string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.told, source)
 }
 
 // counts returns the number of keys by state, and of refusals by reason.
@@ -116,7 +131,7 @@ func (c *Controller) report(ctx context.Context, in Input, decision Decision, er
 	}
 	for _, refusal := range c.outcomes.set(in.Key, now) {
 		c.metrics.refusals.WithLabelValues(string(refusal.Reason)).Inc()
-		klog.FromContext(ctx).Info("Refused", "source", refusal.Source.Name, "reason", refusal.Reason, "message", refusal.Message)
+		klog.FromContext(ctx).V(1).Info("Refused", "source", refusal.Source.Name, "reason", refusal.Reason, "message", refusal.Message)
 		if c.outcomes.isNews(refusal) {
 			// The Event is about the source, so that the controller needs no right to write Events elsewhere. A related object
 			// makes it an Event of its own for each namespace.

@@ -20,9 +20,6 @@ type ownWrites struct {
 type ownWrite struct {
 	version string    // resourceVersion of what was written
 	deleted types.UID // UID of what was deleted; the API server does not tell the resourceVersion of a deletion
-	// unchanged means that the copy had the content already. It is remembered: as long as the copy has this resourceVersion,
-	// nothing needs to be written.
-	unchanged bool
 }
 
 func newOwnWrites() *ownWrites { return &ownWrites{last: map[cache.ObjectName]ownWrite{}} }
@@ -52,21 +49,7 @@ func (w *ownWrites) seenBy(store interface{ LastStoreSyncResourceVersion() strin
 		if err == nil && order < 0 {
 			return false
 		}
-		if write.unchanged && cached != nil && cached.ResourceVersion == write.version {
-			return true
-		}
 	}
 	delete(w.last, key)
 	return true
-}
-
-// unchanged returns the resourceVersion at which the last write of the copy changed nothing; "" if it did, or if there is
-// none.
-func (w *ownWrites) unchanged(key cache.ObjectName) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if write := w.last[key]; write.unchanged {
-		return write.version
-	}
-	return ""
 }

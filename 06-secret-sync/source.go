@@ -2,8 +2,6 @@ package secretsync
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,9 +93,6 @@ func copyName(secret *corev1.Secret) string {
 	}
 	return secret.Name
 }
-
-// Keys returns the keys that are copied, sorted.
-func (s *Source) Keys() []string { return slices.Sorted(maps.Keys(s.Data)) }
 
 // compareSources orders the sources that want the same copy. The first one gets it: the oldest, and of two that were created
 // in the same second, the one whose name sorts first.

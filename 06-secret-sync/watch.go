@@ -61,6 +61,7 @@ func (c *Controller) addHandlers(logger klog.Logger) error {
 		DeleteFunc: func(secret coreinformers.DeletedSecret) {
 			name := secret.GetObjectName().Name
 			c.parsed.Delete(name)
+			c.outcomes.forget(name)
 			if secret.FinalStateUnknown != nil { // nor is the last name of its copies
 				c.enqueueSource(name, c.allSources()...)
 			} else {
@@ -222,7 +223,6 @@ func stripCopy(object any) (any, error) {
 		secret.Labels, secret.Annotations = shared(secret.Labels), shared(secret.Annotations)
 		for i := range secret.ManagedFields {
 			secret.ManagedFields[i].Manager = unique.Make(secret.ManagedFields[i].Manager).Value()
-			secret.ManagedFields[i].Time = nil
 		}
 	}
 	return object, nil

@@ -31,7 +31,7 @@ func (c *Controller) update(ctx context.Context, key cache.ObjectName, source *S
 	if err != nil {
 		return c.failed(Update, key, err)
 	}
-	c.wrote(key, Update, ownWrite{version: updated.ResourceVersion, unchanged: updated.ResourceVersion == current.ResourceVersion})
+	c.wrote(key, Update, ownWrite{version: updated.ResourceVersion})
 	return nil
 }
 
