@@ -36,8 +36,8 @@ const (
 	// CopyLabel holds the source namespace. The cache of copies selects by it, so two controllers with different source
 	// namespaces do not see each other's copies, and a mistyped source namespace has no copies that could be deleted.
 	CopyLabel = Prefix + "copied-from"
-	// CopiedToAnnotation holds the namespace and the name of the copy itself. A copy of the copy, which a user has pasted
-	// elsewhere, is the user's.
+	// CopiedToAnnotation holds the namespace and the name of the copy itself, so that a copy that a user has exported and
+	// created again somewhere else is not taken for ours.
 	CopiedToAnnotation = Prefix + "copied-to"
 	// SourceAnnotation and SourceUIDAnnotation name the source.
 	SourceAnnotation    = Prefix + "source"

@@ -14,9 +14,9 @@ import (
 // whose label somebody has removed. The cache of copies has neither. It watches a name only once a create has failed because
 // there is such a Secret, and until there is none: all other Secrets of the cluster are never read.
 type namesakes struct {
-	client   metadata.Interface
-	selector string                 // of Secrets without our label
-	enqueue  func(cache.ObjectName) // called for each namesake that comes, changes or goes
+	client  metadata.Interface
+	scope   Scope
+	enqueue func(cache.ObjectName) // called for each namesake that comes, changes or goes
 
 	mu      sync.Mutex
 	ctx     context.Context // of all watches
@@ -30,7 +30,7 @@ type namesakeWatch struct {
 }
 
 func newNamesakes(client metadata.Interface, scope Scope, enqueue func(cache.ObjectName)) *namesakes {
-	return &namesakes{client: client, selector: CopyLabel + "!=" + scope.SourceNamespace, enqueue: enqueue, watches: map[string]*namesakeWatch{}}
+	return &namesakes{client: client, scope: scope, enqueue: enqueue, watches: map[string]*namesakeWatch{}}
 }
 
 // start allows watches, until ctx is cancelled.
@@ -60,10 +60,7 @@ func (n *namesakes) watch(name string) {
 		return
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
-	informer := newMetadataInformer(n.client, secretsResource, func(list *metav1.ListOptions) {
-		list.LabelSelector = n.selector
-		list.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	})
+	informer := newMetadataInformer(n.client, secretsResource, func(list *metav1.ListOptions) { n.scope.selectNamesakes(list, name) })
 	enqueue := func(object any) {
 		if key, err := cache.DeletionHandlingObjectToName(object); err == nil {
 			n.enqueue(key)
@@ -96,3 +93,12 @@ func (n *namesakes) stop(name string) {
 
 // wait returns when no watch is left, after the context of start is cancelled.
 func (n *namesakes) wait() { n.running.Wait() }
+
+// selectNamesakes limits a request for Secrets to those that are in the way of the copies with a name, or are in the way of
+// none, but for the source.
+func (s Scope) selectNamesakes(list *metav1.ListOptions, name string) {
+	list.LabelSelector = CopyLabel + "!=" + s.SourceNamespace
+	list.FieldSelector = fields.AndSelectors(
+		fields.OneTermEqualSelector(metav1.ObjectNameField, name),
+		fields.OneTermNotEqualSelector("metadata.namespace", s.SourceNamespace)).String()
+}

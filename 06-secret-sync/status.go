@@ -68,10 +68,9 @@ func Plan(ctx context.Context, client kubernetes.Interface, metadataClient metad
 		}
 	}
 	for name := range named {
-		namesakes, err := metadataClient.Resource(secretsResource).List(ctx, metav1.ListOptions{
-			LabelSelector: CopyLabel + "!=" + scope.SourceNamespace,
-			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
-		})
+		options := metav1.ListOptions{}
+		scope.selectNamesakes(&options, name)
+		namesakes, err := metadataClient.Resource(secretsResource).List(ctx, options)
 		if err != nil {
 			return nil, nil, fmt.Errorf("list the Secrets with the name %s: %w", name, err)
 		}

@@ -1,0 +1,620 @@
+package secretsync
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+func TestCopiesFollowTheirSource(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := w.addNamespaces(3)
+		w.addNamespace("other", false)
+		w.create("secret-sync", "private")
+		w.startController(0)
+		w.share("db", annotated("kubectl.kubernetes.io/last-applied-configuration", secretValue), annotated("a", "b"), func(secret *corev1.Secret) {
+			secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"}}
+			secret.Labels = map[string]string{"app": "db"}
+		})
+		advance(time.Minute)
+		w.requireCopies("db", names...)
+		require.Equal(t, []string{"create ns-00/db", "create ns-01/db", "create ns-02/db"}, w.written())
+		one := w.get("ns-00", "db")
+		require.Equal(t, map[string]string{CopyLabel: "secret-sync"}, one.Labels)
+		require.Len(t, one.Annotations, 5, "only our own")
+		require.Empty(t, one.OwnerReferences, "an owner in another namespace would get the copy collected")
+
+		w.edit("secret-sync", "db", with("more", "more"))
+		advance(time.Minute)
+		w.requireCopies("db", names...)
+		require.Equal(t, []string{"update ns-00/db", "update ns-01/db", "update ns-02/db"}, w.written())
+
+		w.addNamespace("late", true)
+		advance(time.Second)
+		w.requireCopies("db", append(names, "late")...)
+		require.Equal(t, []string{"create late/db"}, w.written())
+
+		advance(time.Hour)
+		require.Empty(t, w.written(), "at rest") // B12
+		w.edit("secret-sync", "db", annotated("c", "d"))
+		advance(time.Minute)
+		require.Empty(t, w.written(), "what is not copied has changed")
+
+		w.editNamespace("late", func(namespace *corev1.Namespace) { delete(namespace.Labels, CopiesLabel) }) // B10
+		advance(time.Second)
+		require.Equal(t, []string{"delete late/db"}, w.written())
+		w.edit("secret-sync", "db", func(secret *corev1.Secret) { delete(secret.Labels, SharedLabel) })
+		advance(time.Second)
+		w.requireCopies("db")
+		require.Equal(t, []string{"delete ns-00/db", "delete ns-01/db", "delete ns-02/db"}, w.written())
+		require.Zero(t, w.reads)
+		require.Empty(t, w.told())
+	})
+}
+
+// B1, B20: a Secret of a user is not touched, whatever marks the user has pasted into it, and the copy is made once it is gone.
+func TestNamesakes(t *testing.T) {
+	for name, paste := range map[string]secretOption{
+		"plain":           func(*corev1.Secret) {},
+		"our label":       func(secret *corev1.Secret) { secret.Labels = map[string]string{CopyLabel: "secret-sync"} },
+		"another's label": func(secret *corev1.Secret) { secret.Labels = map[string]string{CopyLabel: "other"} },
+		"our annotations": annotated(SourceAnnotation, "db"),
+		"our address":     annotated(CopiedToAnnotation, "ns-00/db"),
+		"the source's":    asSource,
+		"pasted elsewhere": func(secret *corev1.Secret) {
+			secret.Labels = map[string]string{CopyLabel: "secret-sync"}
+			secret.Annotations = map[string]string{CopiedToAnnotation: "other/db", SourceAnnotation: "db"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addNamespaces(2)
+				w.create("ns-00", "db", paste)
+				before := w.get("ns-00", "db")
+				p := w.startController(0)
+				w.share("db")
+				advance(10 * time.Minute)
+				require.Equal(t, before, w.get("ns-00", "db"))
+				require.Equal(t, []string{"db Warning NamesakeNotOurs Not copied to ns-00/db: Secret ns-00/db exists and was not created by this controller; delete or rename it"}, w.told())
+				require.Equal(t, 1.0, gauge(t, p, "secretsync_refused"))
+				require.LessOrEqual(t, len(w.written()), 2, "one create for each namespace")
+				w.remove("ns-00", "db")
+				advance(time.Second)
+				w.requireCopies("db", "ns-00", "ns-01")
+				require.Equal(t, []string{"create ns-00/db"}, w.written())
+				require.Empty(t, p.c.namesakes.watches, "the watch has ended")
+
+				w.remove("ns-01", "db")
+				w.create("ns-01", "db", paste)
+				before = w.get("ns-01", "db")
+				advance(time.Minute)
+				w.remove("secret-sync", "db")
+				advance(time.Minute)
+				require.Equal(t, before, w.get("ns-01", "db"), "made after the copy")
+			})
+		})
+	}
+}
+
+// B2: whatever happens to a copy, one write repairs it.
+func TestRepairsCopies(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(w *world)
+		writes []string
+	}{
+		{"deleted", func(w *world) { w.remove("ns-00", "db") }, []string{"create ns-00/db"}},
+		{"edited", func(w *world) { w.edit("ns-00", "db", with("password", "other")) }, []string{"update ns-00/db"}},
+		{"added", func(w *world) { w.edit("ns-00", "db", with("more", "other")) }, []string{"update ns-00/db"}},
+		{"removed", func(w *world) {
+			w.edit("ns-00", "db", func(s *corev1.Secret) { s.Data = map[string][]byte{"user": s.Data["user"]} })
+		}, []string{"update ns-00/db"}},
+		{"label removed", func(w *world) { w.edit("ns-00", "db", func(s *corev1.Secret) { s.Labels = nil }) }, []string{"create ns-00/db 409", "update ns-00/db"}},
+		{"address removed", func(w *world) {
+			w.edit("ns-00", "db", func(s *corev1.Secret) { delete(s.Annotations, CopiedToAnnotation) })
+		}, []string{"update ns-00/db"}},
+		{"hash edited", func(w *world) { w.edit("ns-00", "db", annotated(HashAnnotation, "0")) }, []string{"update ns-00/db"}},
+		{"made immutable", func(w *world) { w.edit("ns-00", "db", immutable) }, []string{"create ns-00/db", "delete ns-00/db"}},
+		{"edited, and nobody knows by whom", func(w *world) {
+			w.edit("ns-00", "db", with("password", "other"), func(s *corev1.Secret) { s.ManagedFields = []metav1.ManagedFieldsEntry{{}} })
+		}, []string{"update ns-00/db"}},
+		{"labels and annotations of others", func(w *world) {
+			w.edit("ns-00", "db", annotated("a", "b"), func(s *corev1.Secret) { s.Labels["c"] = "d" })
+		}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, down := range []bool{false, true} {
+				inWorld(t, func(t *testing.T, w *world) {
+					names := w.addNamespaces(2)
+					p := w.startController(0)
+					w.share("db", with("user", "me"))
+					advance(time.Minute)
+					w.written()
+					if down {
+						p.stop()
+					}
+					test.change(w)
+					if down {
+						advance(time.Minute)
+						w.startController(0)
+					}
+					advance(10 * time.Second)
+					require.Equal(t, test.writes, w.written())
+					w.requireCopies("db", names...)
+					advance(time.Hour)
+					require.Empty(t, w.written(), "at rest")
+				})
+			}
+		})
+	}
+}
+
+// What others have put on a copy survives its updates.
+func TestUpdatesKeepTheMetadataOfOthers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(1)
+		w.startController(0)
+		w.share("db")
+		advance(time.Minute)
+		w.edit("ns-00", "db", annotated("a", "b"), func(s *corev1.Secret) {
+			s.Labels["c"] = "d"
+			s.Finalizers = []string{"example.com/x"}
+		})
+		w.edit("secret-sync", "db", with("more", ""))
+		advance(time.Minute)
+		w.requireCopies("db", "ns-00")
+		one := w.get("ns-00", "db")
+		require.Equal(t, "b", one.Annotations["a"])
+		require.Equal(t, "d", one.Labels["c"])
+		require.Equal(t, []string{"example.com/x"}, one.Finalizers)
+	})
+}
+
+// B3, B9, B10: what has changed while the controller was down.
+func TestStartsWithOrphans(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(3)
+		p := w.startController(0)
+		w.share("db")
+		w.share("web")
+		advance(time.Minute)
+		p.stop()
+		w.remove("secret-sync", "db")
+		w.editNamespace("ns-01", func(namespace *corev1.Namespace) { delete(namespace.Labels, CopiesLabel) })
+		w.terminate("ns-02")
+		w.removeNamespace("ns-02")
+		w.addNamespace("ns-02", true)
+		w.written()
+		w.startController(0)
+		advance(time.Minute)
+		w.requireCopies("db")
+		w.requireCopies("web", "ns-00", "ns-02")
+		require.Equal(t, []string{"create ns-02/web", "delete ns-00/db", "delete ns-01/db", "delete ns-01/web"}, w.written())
+	})
+}
+
+// B4: nothing is deleted before the caches have synced.
+func TestDoesNotActOnAColdCache(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := w.addNamespaces(3)
+		p := w.startController(0)
+		w.share("db")
+		advance(time.Minute)
+		p.stop()
+		w.written()
+		w.setDown(true)
+		p = w.startController(0)
+		advance(10 * time.Minute)
+		require.Empty(t, w.written())
+		answer := httptest.NewRecorder()
+		p.c.Readyz(answer, nil)
+		require.Equal(t, 503, answer.Code)
+		w.setDown(false)
+		advance(10 * time.Minute)
+		require.Empty(t, w.written())
+		w.requireCopies("db", names...)
+		answer = httptest.NewRecorder()
+		p.c.Readyz(answer, nil)
+		require.Equal(t, 200, answer.Code)
+		require.Regexp(t, `^ok; last event .* ago\n$`, answer.Body)
+	})
+}
+
+// B5, B6, B7: sources that are recreated. The world checks that no copy is ever empty.
+func TestRecreatedSources(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		before, after []secretOption
+		writes        []string
+	}{
+		{"same", nil, nil, []string{"update ns-00/db"}},
+		{"other data", nil, []secretOption{with("password", "2")}, []string{"update ns-00/db"}},
+		{"other type", nil, []secretOption{typed("example.com/x")}, []string{"create ns-00/db", "delete ns-00/db"}},
+		{"immutable, other data", []secretOption{immutable}, []secretOption{immutable, with("password", "2")}, []string{"create ns-00/db", "delete ns-00/db"}},
+		{"no longer immutable", []secretOption{immutable}, nil, []string{"create ns-00/db", "delete ns-00/db"}},
+		{"now immutable", nil, []secretOption{immutable}, []string{"update ns-00/db"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, lag := range []time.Duration{0, time.Second} {
+				inWorld(t, func(t *testing.T, w *world) {
+					w.addNamespaces(1)
+					p := w.startController(0)
+					w.share("db", test.before...)
+					advance(time.Minute)
+					p.stop()
+					w.written()
+					w.remove("secret-sync", "db")
+					w.share("db", test.after...)
+					w.startController(lag)
+					advance(time.Minute)
+					w.requireCopies("db", "ns-00")
+					require.Equal(t, test.writes, w.written())
+					advance(time.Hour)
+					require.Empty(t, w.written(), "at rest")
+				})
+			}
+		})
+	}
+}
+
+// B8, B9: in a namespace that is being deleted nothing is written, and the next one of its name gets its copies.
+func TestTerminatingNamespaces(t *testing.T) {
+	for _, lag := range []time.Duration{0, 10 * time.Second} { // with the lag, the API server has to refuse
+		inWorld(t, func(t *testing.T, w *world) {
+			w.addNamespaces(2)
+			w.startController(lag)
+			advance(time.Minute)
+			w.terminate("ns-00")
+			w.share("db")
+			advance(10 * time.Minute)
+			w.requireCopies("db", "ns-01")
+			require.LessOrEqual(t, len(w.written()), 2)
+			require.Empty(t, w.told(), "that a namespace is deleted is no warning")
+			w.removeNamespace("ns-00")
+			advance(time.Minute)
+			require.Empty(t, w.written())
+			w.addNamespace("ns-00", true)
+			advance(time.Minute)
+			w.requireCopies("db", "ns-00", "ns-01")
+			require.Equal(t, []string{"create ns-00/db"}, w.written())
+		})
+	}
+}
+
+// B11: two sources want the same copy.
+func TestTwoSourcesForOneName(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := w.addNamespaces(2)
+		w.share("older")
+		w.edit("secret-sync", "older", annotated(NameAnnotation, "db"))
+		advance(time.Second)
+		w.share("db")
+		w.startController(0)
+		advance(time.Minute)
+		require.Equal(t, []string{"create ns-00/db", "create ns-01/db"}, w.written())
+		require.Equal(t, "older", w.get("ns-00", "db").Annotations[SourceAnnotation])
+		require.Equal(t, []string{
+			"db Warning NameTaken Not copied to ns-00/db: Secret ns-00/db is a copy of older, which is older",
+			"db Warning NameTaken Not copied to ns-01/db: Secret ns-01/db is a copy of older, which is older",
+		}, w.told())
+		advance(time.Hour)
+		require.Empty(t, w.written(), "at rest")
+		w.remove("secret-sync", "older")
+		advance(time.Minute)
+		require.Equal(t, []string{"update ns-00/db", "update ns-01/db"}, w.written())
+		w.requireCopies("db", names...)
+	})
+}
+
+// B13 and the other sources that are not copied.
+func TestRefusedSources(t *testing.T) {
+	for name, test := range map[string]struct {
+		source secretOption
+		reason string
+	}{
+		"token":    {typed(corev1.SecretTypeServiceAccountToken), "TypeRefused"},
+		"helm":     {typed("helm.sh/release.v1"), "TypeRefused"},
+		"selector": {annotated(NamespacesAnnotation, "a in"), "InvalidAnnotation"},
+		"keys":     {annotated(KeysAnnotation, "none"), "InvalidAnnotation"},
+		"name":     {annotated(NameAnnotation, "A B"), "InvalidAnnotation"},
+		"size":     {with("big", strings.Repeat("x", corev1.MaxSecretSize)), "TooLarge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addNamespaces(3)
+				w.startController(0)
+				w.share("db", test.source)
+				advance(time.Hour)
+				w.requireCopies("db")
+				require.Empty(t, w.written())
+				told := w.told()
+				require.Len(t, told, 1, "one Event, and not one for each namespace")
+				require.Contains(t, told[0], "db Warning "+test.reason+" ")
+			})
+		})
+	}
+}
+
+// A mistake in an annotation does not delete copies that are in use.
+func TestAMistakeKeepsCopies(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := w.addNamespaces(2)
+		w.startController(0)
+		w.share("db")
+		advance(time.Minute)
+		w.written()
+		for _, annotation := range []string{NamespacesAnnotation, KeysAnnotation, NameAnnotation} {
+			w.edit("secret-sync", "db", annotated(annotation, "A in"))
+			advance(time.Minute)
+			require.Len(t, w.told(), 1)
+			w.edit("secret-sync", "db", func(s *corev1.Secret) { delete(s.Annotations, annotation) })
+			advance(time.Minute)
+		}
+		require.Empty(t, w.written())
+		w.requireCopies("db", names...)
+		w.edit("secret-sync", "db", annotated(NamespacesAnnotation, "kubernetes.io/metadata.name=ns-01"))
+		advance(time.Minute)
+		require.Equal(t, []string{"delete ns-00/db"}, w.written())
+		w.edit("secret-sync", "db", with("user", "me"), annotated(KeysAnnotation, " user"))
+		advance(time.Minute)
+		require.Equal(t, []string{"update ns-01/db"}, w.written())
+		require.Equal(t, map[string][]byte{"user": []byte(secretValue + "me")}, w.get("ns-01", "db").Data)
+		w.edit("secret-sync", "db", annotated(NameAnnotation, "renamed"))
+		advance(time.Minute)
+		require.Equal(t, []string{"create ns-01/renamed", "delete ns-01/db"}, w.written())
+	})
+}
+
+// Missing rights in one namespace do not keep the others waiting.
+func TestForbiddenNamespaces(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(3)
+		w.forbidden["ns-01"] = true
+		p := w.startController(0)
+		w.share("db")
+		advance(time.Hour)
+		w.requireCopies("db", "ns-00", "ns-02")
+		require.Less(t, len(w.written()), 100, "with backoff")
+		require.Equal(t, []string{"db Warning Forbidden Not copied to ns-01/db: create Secret ns-01/db: the API server answered 403 Forbidden: the ServiceAccount may not create Secrets in namespace ns-01; a RoleBinding there can allow it"}, w.told())
+		require.True(t, p.c.ready.Load())
+		w.locked(func() { delete(w.forbidden, "ns-01") })
+		advance(2 * time.Minute)
+		w.requireCopies("db", "ns-00", "ns-01", "ns-02")
+	})
+}
+
+// B14: a source that is deleted in the middle of its fan-out is copied no further, and its copies go.
+func TestASourceIsDeletedDuringItsFanOut(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(90)
+		w.options.QPS, w.options.Burst = 10, 1
+		w.startController(0)
+		w.share("db")
+		advance(time.Second)
+		w.share("web")
+		advance(time.Second)
+		before := w.written()
+		require.Less(t, len(before), 30)
+		w.remove("secret-sync", "db")
+		advance(0)
+		var order []string
+		w.locked(func() { w.requests = nil })
+		advance(3 * time.Second)
+		w.locked(func() { order = slices.Clone(w.requests) })
+		copies := len(slices.DeleteFunc(before, func(request string) bool { return !strings.HasSuffix(request, "/db") }))
+		require.NotZero(t, copies)
+		for i, request := range order {
+			require.NotContains(t, request, "create ns-00/db")
+			require.False(t, strings.HasPrefix(request, "create") && strings.HasSuffix(request, "/db"), "%s: its source is gone", request)
+			if strings.HasPrefix(request, "delete") {
+				require.Less(t, i, copies+w.options.Workers, "deletes go first")
+			}
+		}
+		advance(time.Minute)
+		w.requireCopies("db")
+	})
+}
+
+// B18: of many changes, the last one wins everywhere. B19: no update of a source that is gone.
+func TestManyChanges(t *testing.T) {
+	for _, lag := range []time.Duration{0, 300 * time.Millisecond} {
+		inWorld(t, func(t *testing.T, w *world) {
+			names := w.addNamespaces(50)
+			w.startController(lag)
+			w.share("db")
+			advance(time.Minute)
+			w.written()
+			for i := range 5 {
+				w.edit("secret-sync", "db", with("version", fmt.Sprint(i)))
+				advance(100 * time.Millisecond)
+			}
+			advance(5 * time.Second)
+			w.requireCopies("db", names...)
+			for _, request := range w.written() {
+				require.NotContains(t, request, " 409", "it waits for its own writes")
+			}
+			advance(time.Hour)
+			require.Empty(t, w.written(), "at rest")
+		})
+	}
+}
+
+// An answer that is lost does not lead to a second copy or to a wait without end.
+func TestLostAnswers(t *testing.T) {
+	for _, lag := range []time.Duration{0, 5 * time.Second} {
+		inWorld(t, func(t *testing.T, w *world) {
+			names := w.addNamespaces(3)
+			w.startController(lag)
+			advance(time.Minute)
+			w.lost = 3
+			w.share("db")
+			advance(time.Minute)
+			w.requireCopies("db", names...)
+			w.lost = 3
+			w.edit("secret-sync", "db", with("more", ""))
+			advance(time.Minute)
+			w.requireCopies("db", names...)
+			w.lost = 3
+			w.remove("secret-sync", "db")
+			advance(time.Minute)
+			w.requireCopies("db")
+			w.written()
+			advance(time.Hour)
+			require.Empty(t, w.written(), "at rest")
+		})
+	}
+}
+
+// B17: after whichever write the controller is killed, the end is the same.
+func TestSurvivesKills(t *testing.T) {
+	count := 0
+	play := func(t *testing.T, kill int) {
+		inWorld(t, func(t *testing.T, w *world) {
+			names := w.addNamespaces(3)
+			w.create("ns-01", "web")
+			writes := 0
+			w.onWrite = func(p *process) {
+				if writes++; writes == kill {
+					p.dead = true
+					p.cancel()
+					time.AfterFunc(time.Second, func() { w.startController(0) })
+				}
+			}
+			w.startController(0)
+			w.share("db")
+			w.share("web")
+			advance(time.Minute)
+			w.edit("secret-sync", "db", with("more", ""))
+			w.edit("ns-00", "web", with("password", "other"))
+			advance(time.Minute)
+			w.remove("secret-sync", "db")
+			w.share("db", typed("example.com/x"))
+			advance(time.Minute)
+			w.remove("secret-sync", "web")
+			w.editNamespace("ns-02", func(namespace *corev1.Namespace) { delete(namespace.Labels, CopiesLabel) })
+			advance(time.Minute)
+			w.requireCopies("db", names[:2]...)
+			w.requireCopies("web")
+			require.NotNil(t, w.get("ns-01", "web"))
+			count = writes
+			w.written()
+			advance(time.Hour)
+			require.Empty(t, w.written(), "at rest")
+		})
+	}
+	play(t, 0)
+	undisturbed := count
+	require.NotZero(t, undisturbed)
+	for kill := 1; kill <= undisturbed; kill++ {
+		t.Run(fmt.Sprint("after write ", kill), func(t *testing.T) { play(t, kill) })
+	}
+}
+
+// A watch that is late must not make the controller repeat its own writes.
+func TestReadsItsOwnWrites(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := w.addNamespaces(5)
+		w.startController(5 * time.Second)
+		advance(time.Minute)
+		w.share("db")
+		advance(5200 * time.Millisecond)
+		require.Len(t, w.written(), 5)
+		w.editNamespace("ns-00", func(namespace *corev1.Namespace) { namespace.Labels["a"] = "b" }) // adds the key again
+		advance(time.Minute)
+		require.Empty(t, w.written())
+		w.requireCopies("db", names...)
+	})
+}
+
+// A copy that is deleted while the watch of copies is down, before it was ever seen, is created again.
+func TestACopyThatWasNeverSeen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(1)
+		w.startController(0)
+		// The watch would deliver both changes. One that starts again lists, and sees neither.
+		w.onRequest = func(string) { w.deaf = CopyLabel }
+		w.onWrite = func(*process) {
+			w.set(secretsResource, cache.NewObjectName("ns-00", "db"), nil)
+			w.deaf, w.onRequest, w.onWrite = "", nil, nil
+		}
+		w.share("db")
+		advance(10 * time.Minute)
+		require.Equal(t, []string{"create ns-00/db"}, w.written())
+		// The world sends no bookmarks, so the cache gets past the lost events with the next event only.
+		w.share("other")
+		advance(10 * time.Minute)
+		w.requireCopies("db", "ns-00")
+	})
+}
+
+// Two controllers both believe that they lead.
+func TestTwoControllers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := w.addNamespaces(10)
+		w.startController(0)
+		w.startController(time.Second)
+		w.share("db")
+		advance(time.Minute)
+		w.requireCopies("db", names...)
+		w.edit("secret-sync", "db", with("more", ""))
+		advance(time.Minute)
+		w.requireCopies("db", names...)
+		w.written()
+		advance(time.Hour)
+		require.Empty(t, w.written(), "at rest")
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(2)
+		w.create("ns-00", "db")
+		p := w.startController(0)
+		w.share("db")
+		advance(time.Minute)
+		require.NoError(t, testutil.CollectAndCompare(p.c.Metrics(), strings.NewReader(`
+# HELP secretsync_behind_seconds For how long the copy that has waited longest for a change has waited; 0 if none waits. Refused copies do not wait.
+# TYPE secretsync_behind_seconds gauge
+secretsync_behind_seconds 0
+# HELP secretsync_copies Number of copies that exist or should, by state.
+# TYPE secretsync_copies gauge
+secretsync_copies{state="current"} 1
+secretsync_copies{state="pending"} 0
+secretsync_copies{state="refused"} 1
+# HELP secretsync_refused Number of copies that should exist and cannot, by reason.
+# TYPE secretsync_refused gauge
+secretsync_refused{reason="NamesakeNotOurs"} 1
+`), "secretsync_behind_seconds", "secretsync_copies", "secretsync_refused"))
+		w.setDown(true)
+		w.edit("secret-sync", "db", with("more", ""))
+		advance(30 * time.Second)
+		require.Equal(t, 30.0, gauge(t, p, "secretsync_behind_seconds"))
+	})
+}
+
+// gauge returns the sum of the values of a metric.
+func gauge(t *testing.T, p *process, name string) (sum float64) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(p.c.Metrics()))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, metric := range family.GetMetric() {
+				sum += metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
