@@ -304,8 +304,8 @@ func TestTwoSourcesForOneName(t *testing.T) {
 		require.Equal(t, []string{"create ns-00/db", "create ns-01/db"}, w.written())
 		require.Equal(t, "older", w.get("ns-00", "db").Annotations[SourceAnnotation])
 		require.Equal(t, []string{
-			"db Warning NameTaken Not copied to ns-00/db: Secret ns-00/db is a copy of older, which is older",
-			"db Warning NameTaken Not copied to ns-01/db: Secret ns-01/db is a copy of older, which is older",
+			"db Warning NameTaken Not copied to ns-00/db: Secret ns-00/db is a copy of older, which has priority for this name",
+			"db Warning NameTaken Not copied to ns-01/db: Secret ns-01/db is a copy of older, which has priority for this name",
 		}, w.told())
 		advance(time.Hour)
 		require.Empty(t, w.written(), "at rest")

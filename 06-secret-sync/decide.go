@@ -29,7 +29,7 @@ type Reason string
 // The reasons. The API server is the one that knows the last three.
 const (
 	NamesakeNotOurs      Reason = "NamesakeNotOurs"      // a Secret of that name exists, and is not a copy of ours
-	NameTaken            Reason = "NameTaken"            // another source wants the same copy, and is older
+	NameTaken            Reason = "NameTaken"            // another source with the same name for its copies has priority
 	NamespaceTerminating Reason = "NamespaceTerminating" // nothing can be created there any more
 	TypeRefused          Reason = "TypeRefused"
 	InvalidAnnotation    Reason = "InvalidAnnotation"
@@ -87,7 +87,7 @@ func Decide(in Input) Decision {
 	if len(contenders) > 0 {
 		d.Source = contenders[0]
 		for _, loser := range contenders[1:] {
-			refuse(loser, NameTaken, "Secret %s is a copy of %s, which is older", in.Key, d.Source.Name)
+			refuse(loser, NameTaken, "Secret %s is a copy of %s, which has priority for this name", in.Key, d.Source.Name)
 		}
 	}
 	ours := in.Copy != nil && in.isOurs()
@@ -146,8 +146,9 @@ func (in Input) isHeld() bool {
 func (in Input) compare(source *Source) (Action, string) {
 	wrote := in.written()
 	why, content := "", true // whether the data may differ
+	oldType, hasType := in.Copy.Annotations[TypeAnnotation]
 	switch {
-	case in.Copy.Annotations[TypeAnnotation] != string(source.Type):
+	case hasType && oldType != string(source.Type):
 		return Recreate, "the type of its source has changed"
 	case in.Copy.Annotations[SourceUIDAnnotation] != string(source.UID):
 		why = "its source is another Secret now"

@@ -94,8 +94,7 @@ func (n *namesakes) stop(name string) {
 // wait returns when no watch is left, after the context of start is cancelled.
 func (n *namesakes) wait() { n.running.Wait() }
 
-// selectNamesakes limits a request for Secrets to those that are in the way of the copies with a name, or are in the way of
-// none, but for the source.
+// selectNamesakes limits a request to the Secrets with a name that are not labelled as our copies, except for the source.
 func (s Scope) selectNamesakes(list *metav1.ListOptions, name string) {
 	list.LabelSelector = CopyLabel + "!=" + s.SourceNamespace
 	list.FieldSelector = fields.AndSelectors(
