@@ -73,7 +73,9 @@ func testNamespace(change ...func(*metav1.PartialObjectMetadata)) *metav1.Partia
 	return namespace
 }
 
-func terminating(one *metav1.PartialObjectMetadata) { one.DeletionTimestamp = new(metav1.NewTime(monday)) }
+func terminating(one *metav1.PartialObjectMetadata) {
+	one.DeletionTimestamp = new(metav1.NewTime(monday))
+}
 func unlabelled(one *metav1.PartialObjectMetadata)  { one.Labels = nil }
 func unannotated(one *metav1.PartialObjectMetadata) { one.Annotations = nil }
 func untracked(one *metav1.PartialObjectMetadata)   { one.ManagedFields = nil }

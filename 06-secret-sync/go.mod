@@ -14,6 +14,7 @@ require (
 	k8s.io/client-go v0.37.1
 	k8s.io/component-base v0.37.1
 	k8s.io/klog/v2 v2.140.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"example.com/controllers/secretsync"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const secretValue = "hunter2"
+
+// cluster has two sources and three namespaces that want copies: one has no copy yet, one has a Secret of a user in its
+// place, and one has an orphan.
+type cluster struct {
+	kube     *fake.Clientset
+	metadata *metadatafake.FakeMetadataClient
+}
+
+func newCluster(t *testing.T) *cluster {
+	secret := func(name string, labels map[string]string) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: name, UID: "uid-" + "1", Labels: labels},
+			Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{"password": []byte(secretValue)},
+		}
+	}
+	source := map[string]string{secretsync.SharedLabel: "true"}
+	token := secret("token", source)
+	token.UID, token.Type = "uid-2", corev1.SecretTypeServiceAccountToken
+	partial := func(kind, namespace, name string, labels, annotations map[string]string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kind},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, Annotations: annotations},
+		}
+	}
+	wanted := map[string]string{secretsync.CopiesLabel: "true"}
+	scheme := metadatafake.NewTestScheme()
+	require.NoError(t, metav1.AddMetaToScheme(scheme))
+	c := &cluster{
+		kube: fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}, secret("db", source), token, secret("private", nil)),
+		metadata: metadatafake.NewSimpleMetadataClient(scheme,
+			partial("Namespace", "", "shared", nil, nil), partial("Namespace", "", "other", nil, nil),
+			partial("Namespace", "", "a", wanted, nil), partial("Namespace", "", "b", wanted, nil), partial("Namespace", "", "c", wanted, nil),
+			partial("Secret", "b", "db", nil, nil),
+			partial("Secret", "c", "gone", map[string]string{secretsync.CopyLabel: "shared"},
+				map[string]string{secretsync.CopiedToAnnotation: "c/gone", secretsync.SourceAnnotation: "gone"})),
+	}
+	// The fake client knows labels, and no field selectors.
+	c.metadata.PrependReactor("list", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		name, named := action.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
+		if !named || name == "db" {
+			return false, nil, nil
+		}
+		return true, &metav1.List{}, nil
+	})
+	return c
+}
+
+// run runs a command, and returns what it prints.
+func (c *cluster) run(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	cmd := &cobra.Command{Use: "kubectl-secretsync", SilenceErrors: true, SilenceUsage: true}
+	cmd.AddCommand(pluginCommands(func(*genericclioptions.ConfigFlags) (kubernetes.Interface, metadata.Interface, error) {
+		return c.kube, c.metadata, nil
+	})...)
+	var out, errOut bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&errOut)
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(context.Background())
+	for _, actions := range [][]clienttesting.Action{c.kube.Actions(), c.metadata.Actions()} {
+		for _, action := range actions {
+			require.Contains(t, []string{"get", "list"}, action.GetVerb(), "the plugin writes nothing")
+		}
+	}
+	require.NotContains(t, out.String()+errOut.String(), secretValue)
+	return out.String(), errOut.String(), err
+}
+
+func TestStatus(t *testing.T) {
+	stdout, stderr, err := newCluster(t).run(t, "status", "--source-namespace", "shared")
+	require.NoError(t, err)
+	require.Empty(t, stderr)
+	require.Equal(t, `SOURCE   WANTED   UP-TO-DATE   REFUSED   WHY
+db       3        0            1         NamesakeNotOurs in b
+token    3        0            3         TypeRefused in a, b, c
+`, stdout)
+
+	stdout, _, err = newCluster(t).run(t, "status", "--source-namespace", "shared", "-o", "json")
+	require.NoError(t, err)
+	require.Contains(t, stdout, `    "source": "db",
+    "copyName": "db",
+    "wanted": 3,
+    "current": 0,
+    "refused": [
+      {
+        "namespace": "b",
+        "reason": "NamesakeNotOurs",
+`)
+}
+
+func TestPlan(t *testing.T) {
+	stdout, _, err := newCluster(t).run(t, "plan", "--source-namespace", "shared", "--namespace-selector", secretsync.DefaultNamespaces)
+	require.NoError(t, err)
+	var lines []string
+	for line := range strings.Lines(stdout) {
+		lines = append(lines, strings.Join(strings.Fields(line)[:4], " "))
+	}
+	require.Equal(t, []string{
+		"ACTION NAMESPACE NAME SOURCE",
+		"create a db db", "refuse a token token", "refuse b db db", "refuse b token token", "create c db db", "delete c gone <none>", "refuse c token token",
+	}, lines)
+}
+
+func TestNothingIsShared(t *testing.T) {
+	stdout, stderr, err := newCluster(t).run(t, "status", "--source-namespace", "none")
+	require.NoError(t, err)
+	require.Empty(t, stdout)
+	require.Equal(t, "The source namespace none does not exist.\nNo Secret of namespace none has the label secretsync.controllers.example.com/shared=true.\n", stderr)
+}
+
+func TestWrongFlags(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		err  string
+	}{
+		{[]string{"status", "-o", "xml"}, `--output is "xml"; it must be json`},
+		{[]string{"plan", "--namespace-selector", "a in"}, `--namespace-selector: "a in" is not a label selector: unable to parse requirement: found '' expected: '('`},
+	} {
+		_, _, err := newCluster(t).run(t, test.args...)
+		require.EqualError(t, err, test.err)
+	}
+	for _, test := range []struct {
+		args []string
+		err  string
+	}{
+		{[]string{"controller"}, "--source-namespace is missing; name the namespace whose Secrets are shared"},
+		{[]string{"controller", "--source-namespace", "a", "--namespace-selector", ""}, "--namespace-selector: it is empty, which would select all namespaces; to select all but those of the system, use \"kubernetes.io/metadata.name notin (kube-system, kube-public, kube-node-lease)\""},
+		{[]string{"controller", "--source-namespace", "a", "--lease-duration", "1ms"}, "--lease-duration is 1ms; it must be at least 1s, or 0 to run without a Lease"},
+		{[]string{"controller", "-v", "8"}, "--v is 8; it must be at most 7: from 8 on, client-go logs the bodies of requests, and with them the data of Secrets"},
+	} {
+		t.Setenv("SOURCE_NAMESPACE", "")
+		cmd := newCommand()
+		cmd.SetArgs(test.args)
+		require.EqualError(t, cmd.ExecuteContext(t.Context()), test.err)
+	}
+}
