@@ -13,12 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"example.com/controllers/secretsync"
 )
@@ -77,7 +77,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	cmd := &cobra.Command{Use: "kubectl-secretsync", SilenceErrors: true, SilenceUsage: true}
-	cmd.AddCommand(pluginCommands(func(*genericclioptions.ConfigFlags) (kubernetes.Interface, metadata.Interface, error) {
+	cmd.AddCommand(pluginCommands(func(clientcmd.ClientConfig) (kubernetes.Interface, metadata.Interface, error) {
 		return c.kube, c.metadata, nil
 	})...)
 	var out, errOut bytes.Buffer
