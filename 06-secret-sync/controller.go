@@ -107,7 +107,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		watches.Go(func() { informer.RunWithContext(watchCtx) })
 	}
 	// Don't act before all caches have synced: with half a cache, a source that is not there yet looks deleted.
-	if !cache.WaitForCacheSync(ctx.Done(), c.sources.HasSynced, c.namespaces.HasSynced, c.copies.HasSynced) {
+	if !cache.WaitFor(ctx, "", c.sources.HasSyncedChecker(), c.namespaces.HasSyncedChecker(), c.copies.HasSyncedChecker()) {
 		c.queue.ShutDown()
 		return nil // ctx was cancelled first
 	}
@@ -181,6 +181,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	}
 	err := c.write(ctx, in, decision)
 	c.report(ctx, in, decision, err)
+	if len(in.Sources) == 0 {
+		c.namesakes.release(key.Name)
+	}
 	if decision.Action != None && err == nil {
 		c.queue.AddAfter(key, settle)
 	}

@@ -101,6 +101,7 @@ func TestNamesakes(t *testing.T) {
 				w.remove("secret-sync", "db")
 				advance(time.Minute)
 				require.Equal(t, before, w.get("ns-01", "db"), "made after the copy")
+				require.Empty(t, p.c.namesakes.watches, "no source has the name")
 			})
 		})
 	}
@@ -272,7 +273,7 @@ func TestTerminatingNamespaces(t *testing.T) {
 	for _, lag := range []time.Duration{0, 10 * time.Second} { // with the lag, the API server has to refuse
 		inWorld(t, func(t *testing.T, w *world) {
 			w.addNamespaces(2)
-			w.startController(lag)
+			p := w.startController(lag)
 			advance(time.Minute)
 			w.terminate("ns-00")
 			w.share("db")
@@ -280,6 +281,7 @@ func TestTerminatingNamespaces(t *testing.T) {
 			w.requireCopies("db", "ns-01")
 			require.LessOrEqual(t, len(w.written()), 2)
 			require.Empty(t, w.told(), "that a namespace is deleted is no warning")
+			require.Zero(t, gauge(t, p, "secretsync_behind_seconds"))
 			w.removeNamespace("ns-00")
 			advance(time.Minute)
 			require.Empty(t, w.written())

@@ -144,7 +144,7 @@ func (in Input) isHeld() bool {
 
 // compare says what makes our copy equal to the source, and why it is not.
 func (in Input) compare(source *Source) (Action, string) {
-	wrote := in.written()
+	wrote := in.wrote(source)
 	why, content := "", true // whether the data may differ
 	oldType, hasType := in.Copy.Annotations[TypeAnnotation]
 	switch {
@@ -154,7 +154,7 @@ func (in Input) compare(source *Source) (Action, string) {
 		why = "its source is another Secret now"
 	case in.Copy.Annotations[HashAnnotation] != source.Hash:
 		why = "its source has changed"
-	case !wrote.have(source):
+	case !wrote.all:
 		why = "its content has been edited"
 	default:
 		content = false
@@ -183,12 +183,33 @@ type ownership struct {
 	keys      map[string]bool // of the data that our manager wrote last
 	others    map[string]bool // keys of the data that others wrote last
 	immutable bool            // somebody set the field immutable
+	all       bool            // the content is as our manager wrote it
+}
+
+// wrote says whether the content of the copy is as our manager wrote it: we wrote each key of the source last, and there are
+// no others. A key that somebody else changed or removed is no longer recorded as ours. A key that somebody else applied with
+// the same value is recorded for both.
+func (in Input) wrote(source *Source) ownership {
+	// Nearly all copies have this record, and to compare it is much cheaper than to parse it.
+	if entries := in.Copy.ManagedFields; len(entries) == 1 && entries[0].Manager == in.FieldManager() && string(entries[0].FieldsV1.GetRawBytes()) == source.fields {
+		return ownership{marks: true, immutable: source.Immutable, all: true}
+	}
+	o := in.written()
+	o.all = len(o.keys) == len(source.Data) && o.immutable == source.Immutable
+	for _, keys := range []map[string]bool{o.keys, o.others} {
+		for key := range keys {
+			if _, ok := source.Data[key]; !ok {
+				o.all = false
+			}
+		}
+	}
+	return o
 }
 
 // written reads the managedFields of the copy.
 func (in Input) written() ownership {
 	type set map[string]json.RawMessage
-	f := ownership{keys: map[string]bool{}, others: map[string]bool{}}
+	o := ownership{keys: map[string]bool{}, others: map[string]bool{}}
 	for _, entry := range in.Copy.ManagedFields {
 		var wrote struct {
 			Metadata struct {
@@ -201,11 +222,11 @@ func (in Input) written() ownership {
 		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &wrote) != nil {
 			continue
 		}
-		f.immutable = f.immutable || wrote.Immutable != nil
-		keys := f.others
+		o.immutable = o.immutable || wrote.Immutable != nil
+		keys := o.others
 		if entry.Manager == in.FieldManager() {
-			keys = f.keys
-			f.marks = f.marks || wrote.Metadata.Labels["f:"+CopyLabel] != nil || wrote.Metadata.Annotations["f:"+CopiedToAnnotation] != nil
+			keys = o.keys
+			o.marks = o.marks || wrote.Metadata.Labels["f:"+CopyLabel] != nil || wrote.Metadata.Annotations["f:"+CopiedToAnnotation] != nil
 		}
 		for field := range wrote.Data {
 			if key, ok := strings.CutPrefix(field, "f:"); ok {
@@ -213,25 +234,5 @@ func (in Input) written() ownership {
 			}
 		}
 	}
-	return f
-}
-
-// have reports whether the data is as our manager wrote it: we wrote each key of the source last, and there are no others.
-// A key that somebody else changed or removed is no longer recorded as ours. A key that somebody else applied with the same
-// value is recorded for both.
-func (f ownership) have(source *Source) bool {
-	if len(f.keys) != len(source.Data) || f.immutable != source.Immutable {
-		return false
-	}
-	for key := range f.keys {
-		if _, ok := source.Data[key]; !ok {
-			return false
-		}
-	}
-	for key := range f.others {
-		if _, ok := source.Data[key]; !ok {
-			return false
-		}
-	}
-	return true
+	return o
 }

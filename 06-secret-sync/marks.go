@@ -75,7 +75,7 @@ func (s Scope) desired(key cache.ObjectName, source *Source, current *metav1.Par
 		secret.OwnerReferences, secret.Finalizers = current.OwnerReferences, current.Finalizers
 		maps.Copy(secret.Labels, current.Labels)
 		maps.Copy(secret.Annotations, current.Annotations)
-		secret.ManagedFields = s.managedFields(key, source, current)
+		secret.ManagedFields = s.managedFields(source, current)
 	}
 	secret.Labels[CopyLabel] = s.SourceNamespace
 	maps.Copy(secret.Annotations, source.marks(key))
@@ -85,34 +85,39 @@ func (s Scope) desired(key cache.ObjectName, source *Source, current *metav1.Par
 // managedFields returns the current record of who wrote what, with our entry for all that an update writes. Without it, the
 // API server would record only what the update changes: after somebody has edited a copy and undone the edit, or has cleared
 // managedFields, we would write the same data again and again, and never own it.
-func (s Scope) managedFields(key cache.ObjectName, source *Source, current *metav1.PartialObjectMetadata) []metav1.ManagedFieldsEntry {
-	none := struct{}{}
-	data, annotations := map[string]any{".": none}, map[string]any{}
-	for name := range source.Data {
-		data["f:"+name] = none
-	}
-	for name := range source.marks(key) {
-		annotations["f:"+name] = none
-	}
-	fields := map[string]any{
-		"f:data": data, "f:type": none,
-		"f:metadata": map[string]any{"f:annotations": annotations, "f:labels": map[string]any{"f:" + CopyLabel: none}},
-	}
-	if source.Immutable {
-		fields["f:immutable"] = none
-	}
-	text, err := json.Marshal(fields)
-	if err != nil {
-		panic(err) // strings can be encoded
-	}
+func (s Scope) managedFields(source *Source, current *metav1.PartialObjectMetadata) []metav1.ManagedFieldsEntry {
 	ours := metav1.ManagedFieldsEntry{
 		Manager: s.FieldManager(), Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
-		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(text)),
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(source.fields),
 	}
 	others := slices.DeleteFunc(slices.Clone(current.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == ours.Manager && entry.Operation == ours.Operation
 	})
 	return append(others, ours)
+}
+
+// fieldsV1 returns all fields that the controller writes in a copy, as the API server records them.
+func (s *Source) fieldsV1() string {
+	none := struct{}{}
+	data, annotations := map[string]any{".": none}, map[string]any{".": none}
+	for name := range s.Data {
+		data["f:"+name] = none
+	}
+	for name := range s.marks(cache.ObjectName{}) {
+		annotations["f:"+name] = none
+	}
+	fields := map[string]any{
+		"f:data": data, "f:type": none,
+		"f:metadata": map[string]any{"f:annotations": annotations, "f:labels": map[string]any{".": none, "f:" + CopyLabel: none}},
+	}
+	if s.Immutable {
+		fields["f:immutable"] = none
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		panic(err) // maps of strings can be encoded
+	}
+	return string(text)
 }
 
 // marks returns the annotations of the copy at the key.

@@ -52,7 +52,7 @@ func (n *namesakes) get(key cache.ObjectName) (namesake *metav1.PartialObjectMet
 	return metadataAt(watch.informer.GetStore(), key.String()), watch.informer.HasSynced()
 }
 
-// watch starts to watch a name.
+// watch starts the watch of a name, unless there is one.
 func (n *namesakes) watch(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,7 +81,24 @@ func (n *namesakes) watch(name string) {
 	n.running.Go(func() { informer.RunWithContext(ctx) })
 }
 
-// stop stops to watch a name.
+// release ends the watch of a name that no source has any more, unless there is still one of our copies to delete.
+func (n *namesakes) release(name string) {
+	n.mu.Lock()
+	watch := n.watches[name]
+	n.mu.Unlock()
+	if watch == nil {
+		return
+	}
+	for _, object := range watch.informer.GetStore().List() {
+		namesake := object.(*metav1.PartialObjectMetadata)
+		if (Input{Scope: n.scope, Key: cache.MetaObjectToName(namesake), Copy: namesake}).isOurs() {
+			return
+		}
+	}
+	n.stop(name)
+}
+
+// stop ends the watch of a name.
 func (n *namesakes) stop(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -116,7 +116,9 @@ func (c *Controller) report(ctx context.Context, in Input, decision Decision, er
 	now := outcome{refusals: decision.Refusals}
 	var failed *WriteError
 	switch {
-	case err != nil && decision.Source != nil && errors.As(err, &failed) && failed.Reason != Failing:
+	case errors.As(err, &failed) && failed.gone && failed.Reason != NamespaceTerminating:
+		err = nil // there is nothing to do until an event tells that it is back
+	case err != nil && decision.Source != nil && failed != nil && failed.Reason != Failing:
 		now.state = Refused
 		now.refusals = append(now.refusals, Refusal{decision.Source, Problem{failed.Reason, failed.Error()}})
 	case err != nil:

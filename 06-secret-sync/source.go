@@ -36,6 +36,7 @@ type Source struct {
 	Problem *Problem
 
 	secret *corev1.Secret
+	fields string // all that is written in a copy, as an entry in managedFields has it
 }
 
 // Problem is a reason not to copy, and a message for users. It holds no part of a Secret's data.
@@ -82,7 +83,7 @@ func ParseSource(secret *corev1.Secret) *Source {
 	} else if size > corev1.MaxSecretSize && s.Problem == nil {
 		s.Problem = &Problem{TooLarge, fmt.Sprintf("its data has %d bytes, and a Secret can have at most %d", size, corev1.MaxSecretSize)}
 	}
-	s.Hash = s.hash()
+	s.Hash, s.fields = s.hash(), s.fieldsV1()
 	return s
 }
 
