@@ -387,7 +387,7 @@ func TestForbiddenNamespaces(t *testing.T) {
 		advance(time.Hour)
 		w.requireCopies("db", "ns-00", "ns-02")
 		require.Less(t, len(w.written()), 100, "with backoff")
-		require.Equal(t, []string{"db Warning Forbidden Not copied to ns-01/db: create Secret ns-01/db: the API server answered 403 Forbidden: the ServiceAccount may not create Secrets in namespace ns-01; a RoleBinding there can allow it"}, w.told())
+		require.Equal(t, []string{"db Warning Forbidden Not copied to ns-01/db: the API server answered 403 Forbidden: the ServiceAccount may not create Secrets in namespace ns-01; a RoleBinding there can allow it"}, w.told())
 		require.True(t, p.c.ready.Load())
 		w.locked(func() { delete(w.forbidden, "ns-01") })
 		advance(2 * time.Minute)
@@ -619,4 +619,31 @@ func gauge(t *testing.T, p *process, name string) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// B20: a user puts a Secret in the place of the copy between the decision and the write.
+func TestTheCopyIsReplacedMeanwhile(t *testing.T) {
+	for verb, change := range map[string]func(w *world){
+		"delete": func(w *world) { w.remove("secret-sync", "db") },
+		"update": func(w *world) { w.edit("secret-sync", "db", with("more", "")) },
+	} {
+		t.Run(verb, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addNamespaces(1)
+				w.startController(0)
+				w.share("db")
+				advance(time.Minute)
+				w.onRequest = func(request string) {
+					require.Equal(t, verb+" ns-00/db", request)
+					w.onRequest = nil
+					w.users["user-new"] = true
+					w.set(secretsResource, cache.NewObjectName("ns-00", "db"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-00", Name: "db", UID: "user-new"}})
+				}
+				change(w)
+				advance(time.Minute)
+				require.Nil(t, w.onRequest)
+				require.Equal(t, "user-new", string(w.get("ns-00", "db").UID))
+			})
+		})
+	}
 }

@@ -120,7 +120,7 @@ func (c *Controller) report(ctx context.Context, in Input, decision Decision, er
 		err = nil // there is nothing to do until an event tells that it is back
 	case err != nil && decision.Source != nil && failed != nil && failed.Reason != Failing:
 		now.state = Refused
-		now.refusals = append(now.refusals, Refusal{decision.Source, Problem{failed.Reason, failed.Error()}})
+		now.refusals = append(now.refusals, Refusal{decision.Source, Problem{failed.Reason, failed.Detail}})
 	case err != nil:
 		now.state = Pending
 	case decision.Source == nil && len(decision.Refusals) > 0 || slices.ContainsFunc(decision.Refusals, func(r Refusal) bool { return r.Source == decision.Source }):
