@@ -642,6 +642,7 @@ func TestTheCopyIsReplacedMeanwhile(t *testing.T) {
 				change(w)
 				advance(time.Minute)
 				require.Nil(t, w.onRequest)
+				require.NotNil(t, w.get("ns-00", "db"))
 				require.Equal(t, "user-new", string(w.get("ns-00", "db").UID))
 			})
 		})
