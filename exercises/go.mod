@@ -2,6 +2,8 @@ module example.com/controllers/exercises
 
 go 1.26.0
 
+ignore ./my
+
 replace (
 	example.com/controllers/harness => ../harness
 	example.com/controllers/naive-loop => ../01-naive-loop
@@ -11,6 +13,7 @@ replace (
 require (
 	example.com/controllers/harness v0.0.0
 	example.com/controllers/naive-loop/test v0.0.0
+	github.com/gofrs/flock v0.13.1
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
 	k8s.io/client-go v0.37.1
@@ -52,7 +55,6 @@ require (
 	github.com/go-openapi/swag/stringutils v0.27.1 // indirect
 	github.com/go-openapi/swag/typeutils v0.27.1 // indirect
 	github.com/go-openapi/swag/yamlutils v0.27.1 // indirect
-	github.com/gofrs/flock v0.13.1 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/gorilla/css v1.0.1 // indirect

@@ -288,3 +288,105 @@ func (e Exercise) Fingerprint() string {
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
+
+// Sources are the files of an exercise that its proof compiles, by name.
+type Sources struct {
+	Shipped  map[string][]byte // the code with the bug
+	Solution map[string][]byte // the code without it: all files
+	Grader   []byte
+}
+
+// Sources reads the files of the exercise.
+func (e Exercise) Sources() (Sources, error) {
+	var s Sources
+	var err error
+	if s.Shipped, err = readFiles(e.Dir, isCode); err != nil {
+		return s, err
+	}
+	if s.Solution, err = e.solved(); err != nil {
+		return s, err
+	}
+	s.Grader, err = os.ReadFile(filepath.Join(e.Dir, graderFile))
+	return s, err
+}
+
+// Problems returns what is wrong with the files of the exercise: files that are missing or that nothing uses, a page that does
+// not begin with the title, hints that are not three or that give a line of the solution away.
+func (e Exercise) Problems() []error {
+	var problems []error
+	report := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("%s: "+format, append([]any{e.Name}, args...)...))
+	}
+	known := []string{graderFile, aboutFile, pageFile, hintsFile, goldenFile, solutionDir}
+	present := map[string]bool{}
+	entries, err := os.ReadDir(e.Dir)
+	if err != nil {
+		report("%v", err)
+	}
+	for _, entry := range entries {
+		present[entry.Name()] = true
+		if !slices.Contains(known, entry.Name()) && !isCode(entry.Name()) {
+			report("nothing uses the file %s", entry.Name())
+		}
+	}
+	for _, name := range known {
+		if !present[name] {
+			report("there is no %s", name)
+		}
+	}
+	if e.Title == "" || e.Fails == "" || e.Lesson < 1 || e.Lesson > 6 {
+		report("%s needs a title, a lesson from 1 to 6, and why the exercise fails", aboutFile)
+	}
+	if page, err := e.Page(); err == nil && !strings.HasPrefix(page, "# "+e.Title+"\n") {
+		report("%s must begin with %q", pageFile, "# "+e.Title)
+	}
+	sources, err := e.Sources()
+	if err != nil {
+		report("%v", err)
+		return problems
+	}
+	hints, err := e.Hints()
+	if err != nil || len(hints) != 3 {
+		report("%d hints instead of 3 (%v)", len(hints), err)
+	}
+	solution, err := e.solution()
+	if err != nil {
+		report("%v", err)
+	}
+	for name, text := range solution {
+		if string(text) == string(sources.Shipped[name]) {
+			report("%s/%s is the same as %s", solutionDir, name, name)
+		}
+	}
+	for _, line := range newLines(sources) {
+		for number, hint := range hints {
+			if strings.Contains(squeeze(hint), line) {
+				report("hint %d gives away the line %q", number+1, line)
+			}
+		}
+	}
+	return problems
+}
+
+// newLines returns the lines of the solution that are not in the exercise as shipped, without those that say little.
+func newLines(s Sources) []string {
+	shipped := map[string]bool{}
+	for _, text := range s.Shipped {
+		for line := range strings.Lines(string(text)) {
+			shipped[squeeze(line)] = true
+		}
+	}
+	var lines []string
+	for _, text := range s.Solution {
+		for line := range strings.Lines(string(text)) {
+			const telling = 15
+			if line = squeeze(line); len(line) >= telling && !shipped[line] && !strings.HasPrefix(line, "//") {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// squeeze replaces each run of white space by a space.
+func squeeze(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -139,6 +139,39 @@ func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, er
 		v.Seconds = time.Since(start).Seconds()
 		return v, nil
 	}
+	v, err = g.run(ctx, e, dir, scratch, cluster, program, "-test.run=^TestExercise$")
+	if err != nil {
+		return v, err
+	}
+	if restored, err := restore(dir, mine); err != nil {
+		return v, err
+	} else if restored {
+		v.Outcome, v.Message = Failed, strings.TrimSpace(v.Message+" The code deleted its own directory while it ran; the directory has been restored.")
+	}
+	v.Seconds = time.Since(start).Seconds()
+	return v, nil
+}
+
+// Run runs a program that contains the check of an exercise, with these arguments.
+func (g *Grader) Run(ctx context.Context, e Exercise, program string, args ...string) (Verdict, error) {
+	scratch, err := os.MkdirTemp("", "workshop-exercise-")
+	if err != nil {
+		return Verdict{}, fmt.Errorf("check %s: %w", e.Name, err)
+	}
+	defer os.RemoveAll(scratch)
+	var cluster string
+	if e.Cluster {
+		if cluster, err = g.Kubeconfig(ctx); err != nil {
+			return Verdict{}, err
+		}
+	}
+	return g.run(ctx, e, e.Dir, scratch, cluster, program, args...)
+}
+
+// run runs the program with the check of the code in dir. cluster is the kubeconfig of a control plane, if it needs one.
+func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, program string, args ...string) (Verdict, error) {
+	start := time.Now()
+	v := Verdict{Exercise: e.Name}
 	work := filepath.Join(scratch, "work")
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return v, err
@@ -163,7 +196,7 @@ func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, er
 	}
 	run, err := runGuarded(ctx, guarded{
 		dir: work, env: env, limit: allowed, remove: scratch,
-		program: program, args: []string{"-test.run=^TestExercise$", "-test.timeout=0", "-test.v"},
+		program: program, args: append(args, "-test.timeout=0", "-test.v"),
 	})
 	if err != nil {
 		return v, fmt.Errorf("check %s: %w", e.Name, err)
@@ -176,11 +209,6 @@ func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, er
 	v.Outcome, v.Message = judge(found, run, allowed)
 	if v.Outcome != Passed {
 		v.Output = run.excerpt(dir)
-	}
-	if restored, err := restore(dir, mine); err != nil {
-		return v, err
-	} else if restored {
-		v.Outcome, v.Message = Failed, strings.TrimSpace(v.Message+" The code deleted its own files while it ran; they have been restored.")
 	}
 	v.Seconds = time.Since(start).Seconds()
 	return v, nil

@@ -1,0 +1,228 @@
+package exercises
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gofrs/flock"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/exercise"
+	// What the graders are compiled from, so that Go's test cache notices when it changes.
+	_ "example.com/controllers/harness/exercise/check"
+	_ "example.com/controllers/harness/exercise/live"
+	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/testinput"
+)
+
+func TestMain(m *testing.M) {
+	guard.Main()
+	os.Exit(m.Run())
+}
+
+func open(t *testing.T) *exercise.Catalogue {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := exercise.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Each exercise has its files, and nothing else is among them.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	c := open(t)
+	numbers := map[int]string{}
+	names := map[string]bool{}
+	for _, e := range c.Exercises {
+		names[e.Name] = true
+		if other := numbers[e.Number]; other != "" {
+			t.Errorf("%s and %s have the same number", other, e.Name)
+		}
+		numbers[e.Number] = e.Name
+		for _, problem := range e.Problems() {
+			t.Error(problem)
+		}
+	}
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := []string{"README.md", "go.mod", "go.sum", "doc.go", "proof_test.go", "my"}
+	for _, entry := range entries {
+		if name := entry.Name(); !names[name] && !slices.Contains(known, name) {
+			t.Errorf("%s is not an exercise, and nothing uses it", name)
+		}
+	}
+}
+
+// Each exercise fails as shipped, with the verdict in failure.golden, and each solution passes. Vet and staticcheck find
+// nothing in either of them. All are compiled into one program, with the race detector if the go command may use cgo; each
+// check then runs in a process of its own.
+func TestProof(t *testing.T) {
+	t.Parallel()
+	c := open(t)
+	proof := newProof(t, c)
+	t.Run("vet", func(t *testing.T) {
+		t.Parallel()
+		proof.run(t, "go", "vet", "-tags=exercise", "./...")
+	})
+	t.Run("staticcheck", func(t *testing.T) {
+		t.Parallel()
+		program := filepath.Join(c.Root, ".workshop", "bin", "staticcheck")
+		if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
+			t.Skip("there is no staticcheck; \"make tools\" builds it")
+		}
+		proof.run(t, program, "-tags=exercise", "./...")
+	})
+
+	program := filepath.Join(t.TempDir(), "proof")
+	build := []string{"test", "-c", "-vet=off", "-ldflags=-s", "-tags=exercise", "-o", program}
+	if os.Getenv("CGO_ENABLED") == "1" {
+		build = append(build, "-race")
+	}
+	proof.run(t, "go", append(build, ".")...)
+	grader := &exercise.Grader{Catalogue: c, Kubeconfig: func(context.Context) (string, error) {
+		shared, err := cluster.Shared()
+		if err != nil {
+			return "", err
+		}
+		return shared.Kubeconfig, nil
+	}}
+	for _, e := range c.Exercises {
+		check := func(t *testing.T, which string) exercise.Verdict {
+			t.Helper()
+			v, err := grader.Run(t.Context(), e, program, "-test.run=^TestProof$/^"+which+"-"+e.Name+"$")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		t.Run(e.Name+"/fails as shipped", func(t *testing.T) {
+			t.Parallel()
+			v := check(t, "shipped")
+			if v.Passed() {
+				t.Fatalf("it passes as shipped, but should fail: %s", e.Fails)
+			}
+			if err := e.CompareGolden(v); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Run(e.Name+"/solution passes", func(t *testing.T) {
+			t.Parallel()
+			if v := check(t, "solution"); !v.Passed() {
+				t.Errorf("%s\n%s", v.Text(100, 0), v.Output)
+			}
+		})
+	}
+}
+
+// proof is a module with all exercises and all solutions. Its directory is always the same, so that the go command can use
+// what it has compiled before.
+type proof struct{ dir string }
+
+var replaced = regexp.MustCompile(`=> \.\./`)
+
+func newProof(t *testing.T, c *exercise.Catalogue) proof {
+	t.Helper()
+	p := proof{filepath.Join(c.Root, ".workshop", "exercises")}
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock := flock.New(p.dir + ".lock")
+	if err := lock.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Unlock() })
+
+	files := map[string][]byte{}
+	module, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["go.mod"] = replaced.ReplaceAll(bytes.ReplaceAll(module, []byte("\nignore ./my\n"), nil), []byte("=> ../../"))
+	lessons, err := filepath.Glob("../0*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testinput.Declare(lessons...) // graders use the conformance suites and the manifests of lessons
+	if files["go.sum"], err = os.ReadFile("go.sum"); err != nil {
+		t.Fatal(err)
+	}
+	var imports, tests strings.Builder
+	for _, e := range c.Exercises {
+		sources, err := e.Sources()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for which, code := range map[string]map[string][]byte{"shipped": sources.Shipped, "solution": sources.Solution} {
+			dir := filepath.Join(which, e.Name)
+			for name, text := range code {
+				files[filepath.Join(dir, name)] = text
+			}
+			// Only files that are not tests can be imported.
+			files[filepath.Join(dir, "grader.go")] = sources.Grader
+			alias := fmt.Sprintf("%s%02d", which, e.Number)
+			fmt.Fprintf(&imports, "\t%s %q\n", alias, "example.com/controllers/exercises/"+which+"/"+e.Name)
+			fmt.Fprintf(&tests, "\tt.Run(%q, %s.TestExercise)\n", which+"-"+e.Name, alias)
+		}
+	}
+	files["proof_test.go"] = fmt.Appendf(nil, "//go:build exercise\n\npackage proof\n\nimport (\n\t\"testing\"\n\n%s)\n\nfunc TestProof(t *testing.T) {\n%s}\n", imports.String(), tests.String())
+	if err := write(p.dir, files); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// write makes a directory have these files and no others.
+func write(dir string, files map[string][]byte) error {
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil || files[name] != nil {
+			return err
+		}
+		return os.Remove(path)
+	})
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a command in the module, and fails the test if the command fails.
+func (p proof) run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
+	}
+}
