@@ -1,0 +1,61 @@
+//go:build exercise
+
+package pollends
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/harness/exercise/check"
+)
+
+func TestExercise(t *testing.T) {
+	check.Run(t,
+		check.Scene{Name: "a Pod has finished", Play: func(w *check.World) {
+			start(w)
+			w.Advance(10 * time.Minute)
+			if w.Exists("pods", "shop", "job-1") {
+				w.Failf("Pod shop/job-1 has finished, and ten minutes later it has not been deleted.")
+			}
+			if !w.Exists("pods", "shop", "web-0") {
+				w.Failf("Pod shop/web-0 was deleted although it is running.")
+			}
+		}},
+		check.Scene{Name: "the API server refuses one request", Play: func(w *check.World) {
+			w.Inject("verb=list,resource=pods,nth=1,refuse=500")
+			start(w)
+			w.Advance(10 * time.Minute)
+			if w.Exists("pods", "shop", "job-1") {
+				w.Failf("The API server refused one request. Ten minutes later, Pod shop/job-1 has not been deleted, although the API server works.")
+			}
+		}},
+		check.Scene{Name: "the API server refuses to delete once", Play: func(w *check.World) {
+			w.Inject("verb=delete,resource=pods,nth=1,refuse=500")
+			start(w)
+			w.Advance(10 * time.Minute)
+			if w.Exists("pods", "shop", "job-1") {
+				w.Failf("The API server refused to delete Pod shop/job-1 once. Ten minutes later, the Pod is still there.")
+			}
+		}},
+	)
+}
+
+// start starts the janitor as its program does: in a goroutine, next to a server for health checks.
+func start(w *check.World) {
+	pod := func(name string, phase corev1.PodPhase) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: corev1.PodStatus{Phase: phase}}
+	}
+	w.Given(pod("job-1", corev1.PodSucceeded), pod("web-0", corev1.PodRunning))
+	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+		janitor := &Janitor{Client: client, Namespace: "shop", Interval: time.Minute}
+		done := make(chan error)
+		go func() { done <- janitor.Run(ctx) }()
+		<-ctx.Done()
+		return <-done
+	})
+}

@@ -1,0 +1,67 @@
+//go:build exercise
+
+package gonealready
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/harness/exercise/check"
+)
+
+func TestExercise(t *testing.T) {
+	check.Run(t,
+		check.Scene{Name: "all listed ConfigMaps exist", Play: func(w *check.World) {
+			w.Given(configMap(ListName, "blue green red"), configMap("blue", ""), configMap("green", ""), configMap("red", ""), configMap("white", ""))
+			start(w)
+			w.Advance(10 * time.Minute)
+			expect(w, map[string]bool{"blue": false, "green": false, "red": false, "white": true}, "")
+		}},
+		check.Scene{Name: "one of them is gone already", Play: func(w *check.World) {
+			w.Given(configMap(ListName, "blue green red"), configMap("green", ""), configMap("red", ""), configMap("white", ""))
+			start(w)
+			w.Advance(10 * time.Minute)
+			expect(w, map[string]bool{"green": false, "red": false, "white": true}, "ConfigMap blue, the first in the list, was gone already. ")
+		}},
+		check.Scene{Name: "the API server refuses one request", Play: func(w *check.World) {
+			w.Given(configMap(ListName, "blue green red"), configMap("green", ""), configMap("red", ""), configMap("white", ""))
+			w.Inject("verb=delete,resource=configmaps,name=green,nth=1,refuse=500")
+			start(w)
+			w.Advance(10 * time.Minute)
+			expect(w, map[string]bool{"green": false, "red": false, "white": true}, "The API server refused to delete ConfigMap green once. ")
+		}},
+	)
+}
+
+func configMap(name, names string) *corev1.ConfigMap {
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	if names != "" {
+		c.Data = map[string]string{"names": names}
+	}
+	return c
+}
+
+func start(w *check.World) {
+	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+		return (&Cleaner{Client: client, Namespace: "shop", Interval: time.Minute}).Run(ctx)
+	})
+}
+
+// expect fails the check if a ConfigMap exists that should not, or the other way round. why is the first sentence.
+func expect(w *check.World, exists map[string]bool, why string) {
+	for _, name := range []string{"blue", "green", "red", "white"} {
+		want, ok := exists[name]
+		switch got := w.Exists("configmaps", "shop", name); {
+		case !ok || got == want:
+		case got:
+			w.Failf("%sTen minutes later, ConfigMap %s has not been deleted, although it is in the list.", why, name)
+		default:
+			w.Failf("%sConfigMap %s was deleted, although it is not in the list.", why, name)
+		}
+	}
+}
