@@ -1,0 +1,63 @@
+//go:build exercise
+
+package tooearly
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/harness/exercise/check"
+)
+
+func TestExercise(t *testing.T) {
+	check.Run(t,
+		check.Scene{Name: "a source is deleted", Play: func(w *check.World) {
+			start(w)
+			w.Advance(time.Minute)
+			w.Delete("secrets", "vault", "mail")
+			w.Advance(time.Minute)
+			if w.Exists("secrets", "shop", "mail") {
+				w.Failf("Secret vault/mail was deleted. A minute later, its copy shop/mail is still there.")
+			}
+			if !w.Exists("secrets", "shop", "db") {
+				w.Failf("The copy shop/db was deleted, although its source vault/db exists.")
+			}
+		}},
+		check.Scene{Name: "the list of the sources is slow", Play: func(w *check.World) {
+			w.Inject("verb=list,resource=secrets,namespace=vault,delay=3s", "verb=watch,resource=secrets,namespace=vault,delay=3s")
+			start(w)
+			notDeleted(w, "It took three seconds to list the sources in namespace vault.")
+		}},
+		check.Scene{Name: "the list of the copies is slow", Play: func(w *check.World) {
+			w.Inject("verb=list,resource=secrets,namespace=shop,delay=3s", "verb=watch,resource=secrets,namespace=shop,delay=3s")
+			start(w)
+			notDeleted(w, "It took three seconds to list the copies in namespace shop.")
+			w.Delete("secrets", "vault", "mail")
+			w.Heal()
+			w.Advance(time.Minute)
+			if w.Exists("secrets", "shop", "mail") {
+				w.Failf("Secret vault/mail was deleted. A minute later, its copy shop/mail is still there.")
+			}
+		}},
+	)
+}
+
+func notDeleted(w *check.World, why string) {
+	w.Never(time.Minute, func() bool { return !w.Exists("secrets", "shop", "db") || !w.Exists("secrets", "shop", "mail") },
+		"%s The controller deleted copies in namespace shop, although all of their sources exist.", why)
+}
+
+func start(w *check.World) {
+	for _, name := range []string{"db", "mail"} {
+		w.Given(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: name}})
+		w.Given(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{CopyOf: name}}})
+	}
+	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+		return (&Controller{Client: client, From: "vault", To: "shop"}).Run(ctx)
+	})
+}
