@@ -1,0 +1,78 @@
+//go:build exercise
+
+package neverdone
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/harness/exercise/check"
+	"example.com/controllers/harness/exercise/cloud"
+)
+
+func TestExercise(t *testing.T) {
+	check.Run(t,
+		check.Scene{Name: "networks are created, changed and deleted", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", "10.0.0.0/24"), network("red", "10.1.0.0/24"))
+			start(w, c)
+			w.Advance(time.Minute)
+			if c.CIDR("blue") != "10.0.0.0/24" || c.CIDR("red") != "10.1.0.0/24" {
+				w.Failf("There are ConfigMaps for the networks blue and red. A minute later, the cloud has %v.", c.Names())
+			}
+			w.Given(network("blue", "10.2.0.0/24"))
+			w.Advance(time.Minute)
+			if got := c.CIDR("blue"); got != "10.2.0.0/24" {
+				w.Failf("The CIDR of network blue was changed to 10.2.0.0/24. A minute later, it is %q in the cloud.", got)
+			}
+			w.Delete("configmaps", "net", "red")
+			w.Advance(time.Minute)
+			if c.CIDR("red") != "" {
+				w.Failf("The ConfigMap of network red was deleted. A minute later, the network is still in the cloud.")
+			}
+		}},
+		check.Scene{Name: "the cloud fails once", Play: func(w *check.World) {
+			c := cloud.New(w)
+			c.FailNext(1)
+			w.Given(network("blue", "10.0.0.0/24"))
+			start(w, c)
+			w.Advance(time.Hour)
+			w.Given(network("blue", "10.2.0.0/24"))
+			w.Advance(time.Hour)
+			if c.CIDR("blue") != "10.2.0.0/24" {
+				w.Failf("The cloud failed once to create network blue. For two hours, the controller has not tried again, not even after the ConfigMap was changed.")
+			}
+		}},
+		check.Scene{Name: "a network changes while it is being created", Play: func(w *check.World) {
+			c := cloud.New(w)
+			c.SetSlow(10 * time.Second)
+			w.Given(network("blue", "10.0.0.0/24"))
+			start(w, c)
+			w.Advance(5 * time.Second)
+			w.Given(network("blue", "10.2.0.0/24"))
+			w.Advance(time.Minute)
+			if c.Overlap() != "" {
+				w.Failf("Two workers worked on network %s at the same time.", c.Overlap())
+			}
+			if got := c.CIDR("blue"); got != "10.2.0.0/24" {
+				w.Failf("Network blue was changed while it was being created. A minute later, its CIDR in the cloud is still %s.", got)
+			}
+		}},
+	)
+}
+
+// network is a ConfigMap that describes a network.
+func network(name, cidr string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: name}, Data: map[string]string{"cidr": cidr}}
+}
+
+func start(w *check.World, c *cloud.Cloud) *check.Process {
+	return w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+		return (&Controller{Client: client, Namespace: "net", Cloud: c}).Run(ctx)
+	})
+}

@@ -1,0 +1,68 @@
+//go:build exercise
+
+package neverupdated
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/harness/exercise/check"
+	"example.com/controllers/harness/exercise/cloud"
+)
+
+func TestExercise(t *testing.T) {
+	check.Run(t,
+		check.Scene{Name: "Pods come and go", Play: func(w *check.World) {
+			registry := cloud.NewRegistry(w)
+			w.Given(pod("web-0", "10.0.0.1"), pod("web-1", "10.0.0.2"))
+			start(w, registry)
+			if registry.CIDR("web-0") != "10.0.0.1" || registry.CIDR("web-1") != "10.0.0.2" {
+				w.Failf("There are two Pods, web-0 and web-1. A minute after the controller was started, the registry has %v.", registry.Names())
+			}
+			w.Delete("pods", "shop", "web-1")
+			w.Advance(time.Minute)
+			if registry.CIDR("web-1") != "" {
+				w.Failf("Pod shop/web-1 was deleted. A minute later, it is still registered.")
+			}
+		}},
+		check.Scene{Name: "a Pod gets its address", Play: func(w *check.World) {
+			registry := cloud.NewRegistry(w)
+			start(w, registry)
+			w.Given(pod("web-0", ""))
+			w.Advance(10 * time.Second)
+			w.Given(pod("web-0", "10.0.0.1"))
+			w.Advance(time.Minute)
+			if got := registry.CIDR("web-0"); got != "10.0.0.1" {
+				w.Failf("Pod shop/web-0 got the address 10.0.0.1 ten seconds after its creation. A minute later, it is registered with the address %q.", got)
+			}
+		}},
+		check.Scene{Name: "the registry fails once", Play: func(w *check.World) {
+			registry := cloud.NewRegistry(w)
+			start(w, registry)
+			w.Given(pod("web-0", ""))
+			w.Advance(10 * time.Second)
+			registry.FailNext(1)
+			w.Given(pod("web-0", "10.0.0.1"))
+			w.Advance(time.Minute)
+			if got := registry.CIDR("web-0"); got != "10.0.0.1" {
+				w.Failf("Pod shop/web-0 got the address 10.0.0.1, and the registry failed once to register it. A minute later, it is registered with the address %q.", got)
+			}
+		}},
+	)
+}
+
+func pod(name, address string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: corev1.PodStatus{PodIP: address}}
+}
+
+func start(w *check.World, registry *cloud.Cloud) {
+	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+		return (&Controller{Client: client, Namespace: "shop", Registry: registry}).Run(ctx)
+	})
+	w.Advance(time.Minute)
+}
