@@ -1,0 +1,84 @@
+//go:build exercise
+
+package statusloop
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/harness/exercise/check"
+)
+
+func TestExercise(t *testing.T) {
+	check.Run(t,
+		check.Scene{Name: "a load balancer is created, and its address changes", Play: func(w *check.World) {
+			c := start(w)
+			expect(w, "10.0.0.1")
+			c.set("10.0.0.2")
+			w.Advance(time.Minute)
+			expect(w, "10.0.0.2")
+		}},
+		check.Scene{Name: "nothing happens", Play: func(w *check.World) {
+			start(w)
+			before := len(w.Writes())
+			w.Advance(10 * time.Minute)
+			if after := len(w.Writes()); after > before {
+				w.Failf("Nothing has happened to Service shop/web for ten minutes, and the controller wrote its status %d times.", after-before)
+			}
+		}},
+		check.Scene{Name: "the API server refuses the status once", Play: func(w *check.World) {
+			w.Inject("verb=update,resource=services,nth=1,refuse=500", "verb=patch,resource=services,nth=1,refuse=500")
+			start(w)
+			expect(w, "10.0.0.1")
+		}},
+	)
+}
+
+// oneAddress is a Cloud in which all load balancers have the same address.
+type oneAddress struct {
+	w *check.World
+
+	mu      sync.Mutex
+	address string
+}
+
+func (c *oneAddress) set(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.address = address
+	c.w.Say("the load balancer gets another address")
+}
+
+// Ensure implements Cloud.
+func (c *oneAddress) Ensure(context.Context, string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.address, nil
+}
+
+func start(w *check.World) *oneAddress {
+	c := &oneAddress{w: w, address: "10.0.0.1"}
+	w.Given(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}})
+	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+		return (&Controller{Client: client, Namespace: "shop", Cloud: c}).Run(ctx)
+	})
+	w.Advance(time.Minute)
+	return c
+}
+
+func expect(w *check.World, address string) {
+	service := check.Must(w.Client.CoreV1().Services("shop").Get(context.Background(), "web", metav1.GetOptions{}))
+	if ingress := service.Status.LoadBalancer.Ingress; len(ingress) != 1 || ingress[0].IP != address {
+		w.Failf("The load balancer of Service shop/web has the address %s. A minute later, the status of the Service says %v.", address, ingress)
+	}
+	if !meta.IsStatusConditionTrue(service.Status.Conditions, Ready) {
+		w.Failf("The load balancer of Service shop/web works. A minute later, its condition %s is not True.", Ready)
+	}
+}
