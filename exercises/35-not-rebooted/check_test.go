@@ -1,0 +1,140 @@
+//go:build exercise
+
+package notrebooted
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/exercise/check"
+)
+
+func TestExercise(t *testing.T) {
+	check.Run(t,
+		check.Scene{Name: "a machine reboots", Play: func(w *check.World) {
+			m := begin(w)
+			m.run(10 * time.Minute)
+			m.expect(1, "")
+		}},
+		check.Scene{Name: "the agent is killed before it can reboot the machine", Play: func(w *check.World) {
+			killAfterWrite(w)
+			m := begin(w)
+			m.run(10 * time.Minute)
+			m.expect(1, "The agent was killed right after it had marked node-1 as rebooting, and was started again. ")
+		}},
+	)
+}
+
+// killAfterWrite kills the agent right after its first write to a Node.
+func killAfterWrite(w *check.World) {
+	for _, verb := range []string{"update", "patch"} {
+		fault := apiproxy.Fault{Effect: apiproxy.Effect{Kill: apiproxy.After}}
+		fault.Verb, fault.Resource, fault.From, fault.To = verb, "nodes", 1, 1
+		w.InjectFault(fault)
+	}
+}
+
+// machine is a machine with an agent. When it reboots, its agent is killed, and started again by the kubelet.
+type machine struct {
+	w     *check.World
+	agent *check.Process
+
+	mu     sync.Mutex
+	boots  int // since the machine was installed
+	refuse int // number of reboots that the machine still refuses
+	down   bool
+}
+
+func begin(w *check.World) *machine {
+	w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{Now: "", "owner": "ops"}}})
+	m := &machine{w: w, boots: 1}
+	m.start()
+	return m
+}
+
+func (m *machine) start() {
+	m.agent = m.w.StartNamed("agent", func(ctx context.Context, config *rest.Config) error {
+		return (&Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Machine: m}).Run(ctx)
+	})
+}
+
+// BootID implements Machine.
+func (m *machine) BootID() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprint("boot-", m.boots)
+}
+
+// Reboot implements Machine.
+func (m *machine) Reboot(ctx context.Context) error {
+	m.mu.Lock()
+	if m.refuse > 0 {
+		m.refuse--
+		m.mu.Unlock()
+		m.w.Say("the machine refuses to reboot")
+		return errors.New("logind: the operation is inhibited")
+	}
+	m.down = true
+	m.mu.Unlock()
+	m.w.Say("the machine goes down")
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// run lets time pass, and restarts the machine and the agent as needed.
+func (m *machine) run(d time.Duration) {
+	for end := m.w.Since() + d; m.w.Since() < end; {
+		m.w.Advance(time.Second)
+		m.mu.Lock()
+		down := m.down
+		m.mu.Unlock()
+		if down {
+			m.agent.Kill()
+			m.w.Advance(time.Minute)
+			m.mu.Lock()
+			m.down = false
+			m.boots++
+			m.mu.Unlock()
+			m.w.Say("the machine is up, with boot ID %s", m.BootID())
+			m.start()
+		}
+		select {
+		case <-m.agent.Done():
+			m.w.Advance(10 * time.Second)
+			m.start()
+		default:
+		}
+	}
+}
+
+// expect fails the check if the machine has not been rebooted that many times, or the annotations do not say so.
+func (m *machine) expect(reboots int, why string) {
+	m.mu.Lock()
+	got := m.boots - 1
+	m.mu.Unlock()
+	node := check.Must(m.w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
+	_, now := node.Annotations[Now]
+	_, inProgress := node.Annotations[InProgress]
+	switch {
+	case got < reboots && !now && !inProgress:
+		m.w.Failf("%sThe annotations of node-1 say that its reboot is complete, and the machine has never been rebooted.", why)
+	case got < reboots:
+		m.w.Failf("%sTen minutes later, the machine has not been rebooted, and node-1 is still marked as rebooting. It keeps its slot, and no other Node may reboot.", why)
+	case got > reboots:
+		m.w.Failf("%sThe machine was rebooted %d times; once would have been enough.", why, got)
+	case now || inProgress:
+		m.w.Failf("%sThe machine has been rebooted, and node-1 is still marked as rebooting. It keeps its slot, and no other Node may reboot.", why)
+	case node.Annotations["owner"] != "ops":
+		m.w.Failf("%sNode node-1 has lost its annotation owner.", why)
+	}
+}

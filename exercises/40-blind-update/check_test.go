@@ -1,0 +1,100 @@
+//go:build exercise
+
+package blindupdate
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/harness/exercise/check"
+)
+
+func TestExercise(t *testing.T) {
+	check.Run(t,
+		check.Scene{Name: "three Nodes reboot, one after the other", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionTrue, Needed), node("node-2", corev1.ConditionTrue, Needed), node("node-3", corev1.ConditionTrue, Needed))
+			start(w)
+			for range 3 {
+				w.Eventually(time.Hour, func() bool { return len(admitted(w)) > 0 }, "No Node is being rebooted, and there are Nodes that need it. None of them has been admitted for an hour.")
+				if got := admitted(w); len(got) > 1 {
+					w.Failf("At most one Node may be unavailable, and the controller admitted %v.", got)
+				}
+				reboot(w, admitted(w)[0])
+			}
+		}},
+		check.Scene{Name: "somebody cordons the Node meanwhile", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionTrue, Needed))
+			w.Inject("verb=update,resource=nodes,nth=1,delay=5s", "verb=patch,resource=nodes,nth=1,delay=5s", "verb=get,resource=nodes,nth=1,delay=5s")
+			start(w)
+			w.Advance(2 * time.Second)
+			n := check.Must(w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
+			n.Spec.Unschedulable = true
+			n.Annotations["ticket"] = "4711"
+			check.Must(w.Client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}))
+			w.Advance(time.Minute)
+			n = check.Must(w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
+			if !n.Spec.Unschedulable || n.Annotations["ticket"] == "" {
+				w.Failf("A user cordoned node-1 and annotated it with a ticket while the controller was about to admit it. The controller's write undid both.")
+			}
+			if len(admitted(w)) == 0 {
+				w.Failf("A user changed node-1 while the controller was about to admit it. A minute later, it has not been admitted.")
+			}
+		}},
+		check.Scene{Name: "the request is withdrawn meanwhile", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionTrue, Needed))
+			w.Inject("verb=update,resource=nodes,nth=1,delay=5s", "verb=patch,resource=nodes,nth=1,delay=5s", "verb=get,resource=nodes,nth=1,delay=5s")
+			start(w)
+			w.Advance(2 * time.Second)
+			n := check.Must(w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
+			delete(n.Annotations, Needed)
+			check.Must(w.Client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}))
+			w.Advance(time.Minute)
+			if len(admitted(w)) > 0 {
+				w.Failf("The administrator withdrew the request for a reboot of node-1 while the controller was about to admit it. The controller admitted it all the same.")
+			}
+		}},
+	)
+}
+
+// node returns a Node with these annotations, besides one that has nothing to do with reboots.
+func node(name string, ready corev1.ConditionStatus, annotations ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"owner": "ops"}}}
+	for _, annotation := range annotations {
+		n.Annotations[annotation] = ""
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	return n
+}
+
+func start(w *check.World) {
+	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+		return (&Controller{Client: client, MaxUnavailable: 1}).Run(ctx)
+	})
+}
+
+// admitted returns the names of the Nodes with the annotation reboot-now or reboot-in-progress.
+func admitted(w *check.World) []string {
+	var names []string
+	for _, n := range check.Must(w.Client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})).Items {
+		_, now := n.Annotations[Now]
+		_, inProgress := n.Annotations[InProgress]
+		if now || inProgress {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// reboot does what the agent of an admitted Node does.
+func reboot(w *check.World, name string) {
+	w.Say("the agent of %s reboots the machine", name)
+	w.Given(node(name, corev1.ConditionTrue, InProgress))
+	w.Advance(5 * time.Minute)
+	w.Given(node(name, corev1.ConditionTrue))
+	w.Settle()
+}

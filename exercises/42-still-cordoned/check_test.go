@@ -1,0 +1,96 @@
+//go:build exercise
+
+package stillcordoned
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"example.com/controllers/harness/exercise/check"
+)
+
+func TestExercise(t *testing.T) {
+	check.Run(t,
+		check.Scene{Name: "a Node reboots", Play: func(w *check.World) {
+			m := begin(w, false, true)
+			if !m.cordoned {
+				w.Failf("The machine of node-1 went down, and the Node was not cordoned.")
+			}
+			expect(w, false, "Node node-1 was cordoned by its agent, and its machine has been rebooted. ")
+		}},
+		check.Scene{Name: "somebody has cordoned the Node, and nobody asks for a reboot", Play: func(w *check.World) {
+			begin(w, true, false)
+			expect(w, true, "Somebody cordoned node-1 before its agent was started, and nobody asked for a reboot. ")
+		}},
+		check.Scene{Name: "somebody has cordoned the Node before its reboot", Play: func(w *check.World) {
+			m := begin(w, true, true)
+			if !m.rebooted.Load() {
+				w.Failf("Node node-1 was cordoned, and its reboot was requested. Ten minutes later, it has not been rebooted.")
+			}
+			expect(w, true, "Somebody cordoned node-1 before its reboot. ")
+		}},
+	)
+}
+
+type machine struct {
+	w        *check.World
+	rebooted atomic.Bool
+	cordoned bool // whether the Node was cordoned when the machine went down
+}
+
+func begin(w *check.World, cordoned, now bool) *machine {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{"owner": "ops"}}}
+	node.Spec.Unschedulable = cordoned
+	if now {
+		node.Annotations[Now] = ""
+	}
+	w.Given(node)
+	m := &machine{w: w}
+	w.StartNamed("agent", func(ctx context.Context, config *rest.Config) error {
+		return (&Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Machine: m, Interval: 10 * time.Second}).Run(ctx)
+	})
+	w.Advance(10 * time.Minute)
+	return m
+}
+
+// Rebooted implements Machine.
+func (m *machine) Rebooted() bool { return m.rebooted.Load() }
+
+// Reboot implements Machine.
+func (m *machine) Reboot(ctx context.Context) error {
+	m.cordoned = get(m.w).Spec.Unschedulable
+	m.w.Say("the machine goes down")
+	select {
+	case <-time.After(time.Minute):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	m.w.Say("the machine is back")
+	m.rebooted.Store(true)
+	return nil
+}
+
+func get(w *check.World) *corev1.Node {
+	return check.Must(w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
+}
+
+func expect(w *check.World, cordoned bool, why string) {
+	node := get(w)
+	_, now := node.Annotations[Now]
+	_, ours := node.Annotations[Cordoned]
+	switch {
+	case cordoned && !node.Spec.Unschedulable:
+		w.Failf("%sThe agent uncordoned it.", why)
+	case !cordoned && node.Spec.Unschedulable:
+		w.Failf("%sIt is still cordoned.", why)
+	case now || ours:
+		w.Failf("%sIt still has an annotation that the agent should have removed.", why)
+	}
+}
