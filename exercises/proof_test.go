@@ -63,7 +63,7 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := []string{"README.md", "go.mod", "go.sum", "doc.go", "proof_test.go", "my"}
+	known := []string{"README.md", "go.mod", "go.sum", "doc.go", "proof_test.go", "internal", "my"}
 	for _, entry := range entries {
 		if name := entry.Name(); !names[name] && !slices.Contains(known, name) {
 			t.Errorf("%s is not an exercise, and nothing uses it", name)
@@ -162,6 +162,18 @@ func newProof(t *testing.T, c *exercise.Catalogue) proof {
 	}
 	testinput.Declare(lessons...) // graders use the conformance suites and the manifests of lessons
 	if files["go.sum"], err = os.ReadFile("go.sum"); err != nil {
+		t.Fatal(err)
+	}
+	// What several exercises share.
+	if err := filepath.WalkDir("internal", func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && entry.IsDir() {
+			return nil
+		}
+		if err == nil {
+			files[path], err = os.ReadFile(path)
+		}
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var imports, tests strings.Builder

@@ -1,0 +1,232 @@
+package exercise_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/exercise"
+	"example.com/controllers/harness/exercise/verdict"
+)
+
+func TestFind(t *testing.T) {
+	c := newCatalogue(t, "01-add", "02-add-later", "10-subtract")
+	for name, want := range map[string]string{
+		"02-add-later": "02-add-later", "2": "02-add-later", "02": "02-add-later", "10": "10-subtract", "sub": "10-subtract", "later": "02-add-later",
+		"exercises/my/01-add": "01-add", "exercises/01-add/": "01-add", "my/01-add": "01-add",
+	} {
+		e, err := c.Find(name)
+		require.NoError(t, err, name)
+		require.Equal(t, want, e.Name, name)
+	}
+	_, err := c.Find("add")
+	require.EqualError(t, err, `"add" may be any of 01-add, 02-add-later`)
+	_, err = c.Find("multiply")
+	require.ErrorContains(t, err, `there is no exercise "multiply"`)
+}
+
+func TestCopyAndReset(t *testing.T) {
+	c := newCatalogue(t, "01-add")
+	e := c.Exercises[0]
+	require.False(t, e.HasCopy())
+	made, err := e.Copy()
+	require.NoError(t, err)
+	require.True(t, made)
+	require.False(t, e.IsChanged())
+	page, err := os.ReadFile(filepath.Join(e.Mine, "README.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), "](../../../01-naive-loop/README.md)", "the link leads to the same file from the copy")
+	require.Equal(t, []string{"README.md", "controller.go"}, names(t, e.Mine), "neither the grader nor the solution")
+
+	before := e.Fingerprint()
+	write(t, filepath.Join(e.Mine, "controller.go"), "package small")
+	write(t, filepath.Join(e.Mine, "notes.txt"), "mine")
+	require.NotEqual(t, before, e.Fingerprint())
+	require.True(t, e.IsChanged())
+	made, err = e.Copy()
+	require.NoError(t, err)
+	require.False(t, made, "a copy is not replaced")
+	require.True(t, e.IsChanged())
+
+	require.NoError(t, e.Reset())
+	require.Equal(t, before, e.Fingerprint())
+	require.False(t, e.IsChanged())
+	require.Equal(t, []string{"README.md", "controller.go"}, names(t, e.Mine), "a reset is exact")
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func TestShowSolution(t *testing.T) {
+	c := newCatalogue(t, "01-add")
+	e := c.Exercises[0]
+	write(t, filepath.Join(e.Dir, "other.go"), "package small\n")
+	_, err := e.Copy()
+	require.NoError(t, err)
+	before := e.Fingerprint()
+	dir, err := e.ShowSolution()
+	require.NoError(t, err)
+	require.Equal(t, []string{"controller.go", "other.go"}, names(t, dir), "the whole package, so that an editor can compile it")
+	solution, err := os.ReadFile(filepath.Join(dir, "controller.go"))
+	require.NoError(t, err)
+	require.Equal(t, solved, string(solution))
+	require.Equal(t, before, e.Fingerprint(), "the solution is no change of the participant's code")
+}
+
+func TestProgress(t *testing.T) {
+	c := newCatalogue(t, "01-add", "02-more", "03-most")
+	p, err := c.ReadProgress()
+	require.NoError(t, err)
+	e, done := p.CurrentOf(c)
+	require.Equal(t, "01-add", e.Name)
+	require.False(t, done)
+
+	p.Pass(c.Exercises[0], time.Date(2026, 1, 2, 15, 4, 5, 6, time.UTC))
+	p.Hints["02-more"] = 2
+	require.NoError(t, p.Save())
+	text, err := os.ReadFile(filepath.Join(c.Dir, "my", "progress.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, `# Kept by "make exercise". Delete this file to start over; your code stays.
+hints:
+  02-more: 2
+passed:
+  01-add: "2026-01-02T15:04:05Z"
+`, string(text))
+
+	p, err = c.ReadProgress()
+	require.NoError(t, err)
+	require.Equal(t, 1, p.Count(c))
+	e, _ = p.CurrentOf(c)
+	require.Equal(t, "02-more", e.Name)
+	p.Current = "03-most"
+	e, _ = p.CurrentOf(c)
+	require.Equal(t, "03-most", e.Name)
+	p.Current = "04-gone"
+	for _, e := range c.Exercises {
+		p.Pass(e, time.Now())
+	}
+	_, done = p.CurrentOf(c)
+	require.True(t, done)
+	require.Equal(t, 3, p.Count(c))
+	p.Forget(c.Exercises[1])
+	e, done = p.CurrentOf(c)
+	require.Equal(t, "02-more", e.Name)
+	require.False(t, done)
+
+	write(t, filepath.Join(c.Dir, "my", "progress.yaml"), "passed: 7")
+	_, err = c.ReadProgress()
+	require.ErrorContains(t, err, "repair it, or delete it")
+}
+
+// Problems finds what an author may forget.
+func TestProblems(t *testing.T) {
+	tests := map[string]struct {
+		file, text string // "" removes the file
+		want       string
+	}{
+		"nothing":          {"controller.go", shipped, ""},
+		"no page":          {"README.md", "", "there is no README.md"},
+		"another title":    {"README.md", "# It adds\n", `README.md must begin with "# It subtracts"`},
+		"an orphan":        {"notes.txt", "x", "nothing uses the file notes.txt"},
+		"two hints":        {"hints.md", "## 1\n\nx\n\n## 2\n\ny\n", "2 hints instead of 3"},
+		"an empty hint":    {"hints.md", "## 1\n\nx\n\n## 2\n\n## 3\n\ny\n", "is empty"},
+		"a hint too much":  {"hints.md", "## 1\n\nx\n\n## 2\n\ny\n\n## 3\n\nWrite `func Add(a, b int) int {  return a + b }`.\n", "hint 3 gives away the line"},
+		"the same code":    {".solution/controller.go", shipped, ".solution/controller.go is the same as controller.go"},
+		"no reason":        {"exercise.yaml", "title: It subtracts\nlesson: 1\n", "why the exercise fails"},
+		"an eighth lesson": {"exercise.yaml", "title: It subtracts\nlesson: 8\nfails: x\n", "a lesson from 1 to 6"},
+		"no golden file":   {"failure.golden", "", "there is no failure.golden"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCatalogue(t, "01-add")
+			path := filepath.Join(c.Exercises[0].Dir, test.file)
+			if test.text == "" {
+				require.NoError(t, os.Remove(path))
+			} else {
+				write(t, path, test.text)
+			}
+			c, err := exercise.Open(c.Root)
+			require.NoError(t, err)
+			got := errors.Join(c.Exercises[0].Problems()...)
+			if test.want == "" {
+				require.NoError(t, got)
+				return
+			}
+			require.ErrorContains(t, got, test.want)
+		})
+	}
+}
+
+func TestCompareGolden(t *testing.T) {
+	c := newCatalogue(t, "01-add")
+	e := c.Exercises[0]
+	v := exercise.Verdict{Exercise: e.Name, Outcome: exercise.Failed, Message: "The Pod was deleted 3 times.", Scene: "a Pod", Timeline: []verdict.Line{
+		{At: 1500 * time.Millisecond, Who: "controller", What: "delete pod a"},
+		{At: 1600 * time.Millisecond, Who: "event", What: "DELETED pod a"},
+	}}
+	require.NoError(t, e.UpdateGolden(v))
+	require.NoError(t, e.CompareGolden(v))
+
+	same := v
+	same.Message = "The Pod was deleted 4 times."
+	same.Timeline = []verdict.Line{{At: 20 * time.Second, Who: "event", What: "DELETED pod a"}, {Who: "controller", What: "delete pod a"}, {Who: "controller", What: "delete pod a"}}
+	require.NoError(t, e.CompareGolden(same), "numbers, repetitions and the order may differ")
+
+	other := v
+	other.Message = "The Node was deleted 3 times."
+	require.Error(t, e.CompareGolden(other))
+	fewer := v
+	fewer.Timeline = v.Timeline[:1]
+	require.Error(t, e.CompareGolden(fewer))
+	fewer.Timeline = append(v.Timeline[:2:2], verdict.Line{Who: "user", What: "delete pod b"})
+	require.Error(t, e.CompareGolden(fewer))
+	e.Cluster = true
+	require.NoError(t, e.CompareGolden(fewer), "on a control plane, the timeline may differ")
+	require.Error(t, e.CompareGolden(other))
+}
+
+func TestText(t *testing.T) {
+	v := exercise.Verdict{Exercise: "01-add", Outcome: exercise.Failed, Message: "A Pod is left.", Scene: "a Pod is deleted"}
+	for second := range 9 {
+		who := "controller"
+		if second > 5 {
+			who = "user"
+		}
+		v.Timeline = append(v.Timeline, verdict.Line{At: time.Duration(second) * time.Second, Who: who, What: "get pod a", Note: "404"})
+	}
+	v.Timeline = append(v.Timeline, verdict.Line{At: time.Minute, Who: "controller", What: "delete pod a-long-name-that-does-not-fit", Note: "500"})
+	require.Equal(t, `01-add: failed
+
+A Pod is left.
+
+What happened (a Pod is deleted):
+
+     0.0s  controller  get pod a: 404  (6 times, until 5.0s)
+     6.0s  user        get pod a: 404  (3 times, until 8.0s)
+    60.0s  controller  delete pod a-long-name-that-does-not…
+`, v.Text(60, 0))
+	require.Equal(t, "01-add: passed\n", exercise.Verdict{Exercise: "01-add", Outcome: exercise.Passed}.Text(60, 0))
+}
+
+func TestShownLeavesOutTheMiddle(t *testing.T) {
+	var v exercise.Verdict
+	for range 20 {
+		v.Timeline = append(v.Timeline, verdict.Line{What: "a"}, verdict.Line{What: "b"})
+	}
+	shown := v.Shown(10)
+	require.Len(t, shown, 10)
+	require.Contains(t, shown[3], "31 more lines")
+	require.Len(t, v.Shown(0), 40)
+}

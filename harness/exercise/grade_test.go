@@ -1,0 +1,228 @@
+package exercise_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/process"
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/exercise"
+	"example.com/controllers/harness/guard"
+)
+
+func TestMain(m *testing.M) {
+	guard.Main()
+	os.Exit(m.Run())
+}
+
+// grader is a check that needs only the standard library, so that it compiles quickly. It writes what package verdict
+// writes.
+const grader = `//go:build exercise
+
+package small
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+func TestExercise(t *testing.T) {
+	file, err := os.OpenFile(os.Getenv("WORKSHOP_VERDICT"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(file, ` + "`" + `{"scene":"it adds"}` + "`" + `)
+	fmt.Fprintln(file, ` + "`" + `{"line":{"at":1000000000,"who":"controller","what":"adds"}}` + "`" + `)
+	if got := Add(1, 2); got != 3 {
+		fmt.Fprintf(file, "{\"failure\":\"1 and 2 made %d.\"}\n", got)
+		t.FailNow()
+	}
+	fmt.Fprintln(file, ` + "`" + `{"passed":true}` + "`" + `)
+}
+`
+
+const (
+	shipped = "package small\n\n// Add adds.\nfunc Add(a, b int) int { return a - b }\n"
+	solved  = "package small\n\n// Add adds.\nfunc Add(a, b int) int { return a + b }\n"
+)
+
+// newCatalogue returns a catalogue with small exercises in a module without dependencies.
+func newCatalogue(t *testing.T, names ...string) *exercise.Catalogue {
+	t.Helper()
+	root := t.TempDir()
+	write(t, filepath.Join(root, "exercises", "go.mod"), "module example.com/small\n\ngo 1.26.0\n\nignore ./my\n")
+	for _, name := range names {
+		dir := filepath.Join(root, "exercises", name)
+		write(t, filepath.Join(dir, "controller.go"), shipped)
+		write(t, filepath.Join(dir, "check_test.go"), grader)
+		write(t, filepath.Join(dir, ".solution", "controller.go"), solved)
+		write(t, filepath.Join(dir, "README.md"), "# It subtracts\n\nSee [the lesson](../../01-naive-loop/README.md).\n")
+		write(t, filepath.Join(dir, "hints.md"), "## 1\n\nLook.\n\n## 2\n\nLook there.\n\n## 3\n\nAnother operator.\n")
+		write(t, filepath.Join(dir, "failure.golden"), "")
+		write(t, filepath.Join(dir, "exercise.yaml"), "title: It subtracts\nlesson: 1\nfails: it subtracts\n")
+	}
+	c, err := exercise.Open(root)
+	require.NoError(t, err)
+	return c
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// Whatever the participant's code does, the check ends with a verdict, and nothing is left behind.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		files   map[string]string // in the participant's copy; "" deletes one
+		outcome exercise.Outcome
+		message string // part of the message
+		output  string // part of the output
+		limit   time.Duration
+	}{
+		"as shipped":           {nil, exercise.Failed, "1 and 2 made -1.", "", 0},
+		"solved":               {map[string]string{"controller.go": solved}, exercise.Passed, "", "", 0},
+		"does not compile":     {map[string]string{"controller.go": "package small\n\nfunc Add(a, b int) int { return a +* b }\n"}, exercise.DoesNotCompile, "does not compile", "controller.go:3:", 0},
+		"has another package":  {map[string]string{"more.go": "package large\n"}, exercise.DoesNotCompile, "does not compile", "more.go", 0},
+		"the code is gone":     {map[string]string{"controller.go": ""}, exercise.DoesNotCompile, "does not compile", "", 0},
+		"panics":               {add(`panic("no")`), exercise.Panicked, "The controller panicked: no.", "Add  ", 0},
+		"panics elsewhere":     {add(`go panic("no"); select {}`), exercise.Panicked, "panicked: no.", "", 0},
+		"exits with success":   {addWith("os", `os.Exit(0)`), exercise.Exited, "exited with status 0 before the check was over", "", 0},
+		"exits":                {addWith("os", `os.Exit(7)`), exercise.Exited, "exited with status 7", "", 0},
+		"hangs":                {add(`select {}`), exercise.Panicked, "all goroutines are asleep", "", 0},
+		"never waits":          {add(`for { }`), exercise.Hung, "did not end within 2s", "", 2 * time.Second},
+		"kills itself":         {addWith("syscall", `_ = syscall.Kill(0, syscall.SIGKILL)`), exercise.Exited, "before the check was over", "", 0},
+		"fills the log":        {addWith("fmt", `for range 2_000_000 { fmt.Println("more and more and more and more") }`), exercise.Passed, "", "", 0},
+		"edits the grader":     {map[string]string{"check_test.go": "package small\n\nimport \"testing\"\n\nfunc TestExercise(*testing.T) {}\n"}, exercise.Failed, "1 and 2 made -1.", "", 0},
+		"brings its own tests": {map[string]string{"main_test.go": "package small\n\nimport \"testing\"\n\nfunc TestMain(*testing.M) {}\n"}, exercise.Failed, "1 and 2 made -1.", "", 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCatalogue(t, "01-add")
+			e := c.Exercises[0]
+			_, err := e.Copy()
+			require.NoError(t, err)
+			for file, text := range test.files {
+				if text == "" {
+					require.NoError(t, os.Remove(filepath.Join(e.Mine, file)))
+					continue
+				}
+				write(t, filepath.Join(e.Mine, file), text)
+			}
+			g := &exercise.Grader{Catalogue: c, Limit: test.limit}
+			v, err := g.Check(t.Context(), e)
+			require.NoError(t, err)
+			require.Equal(t, test.outcome, v.Outcome, "%s\n%.1000s", v.Message, v.Output)
+			require.Contains(t, v.Message, test.message)
+			require.Contains(t, v.Output, test.output)
+			require.NotContains(t, v.Output, "goroutine ")
+			if v.Outcome != exercise.DoesNotCompile {
+				require.Equal(t, "it adds", v.Scene)
+				require.Len(t, v.Timeline, 1)
+			}
+		})
+	}
+}
+
+// add returns a controller.go whose Add does something before it adds correctly.
+func add(statement string) map[string]string {
+	return map[string]string{"controller.go": "package small\n\nfunc Add(a, b int) int {\n\t" + statement + "\n\treturn a + b\n}\n"}
+}
+
+func addWith(imported, statement string) map[string]string {
+	files := add(statement)
+	files["controller.go"] = strings.Replace(files["controller.go"], "\n\n", "\n\nimport \""+imported+"\"\n\n", 1)
+	return files
+}
+
+// A process that the participant's code starts in the background does not outlive the check, nor does the check wait for it.
+func TestCheckEndsBackgroundProcesses(t *testing.T) {
+	t.Parallel()
+	c := newCatalogue(t, "01-add")
+	e := c.Exercises[0]
+	pids := filepath.Join(t.TempDir(), "pids")
+	write(t, filepath.Join(e.Mine, "controller.go"), `package small
+
+import "os/exec"
+
+func Add(a, b int) int {
+	_ = exec.Command("sh", "-c", "sleep 1000 & echo $! >`+pids+`; sleep 1000").Start()
+	_ = exec.Command("sh", "-c", "until [ -s `+pids+` ]; do sleep 0.1; done").Run()
+	return a + b
+}
+`)
+	v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, exercise.Passed, v.Outcome, "%s\n%s", v.Message, v.Output)
+	text, err := os.ReadFile(pids)
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	left := process.Process{Pid: int32(pid)}
+	status, err := left.Status()
+	require.True(t, err != nil || slices.Contains(status, process.Zombie), "process %d is still running: %v", pid, status)
+}
+
+// Code that deletes its own directory gets it back.
+func TestCheckRestoresADirectoryThatTheCodeDeletes(t *testing.T) {
+	t.Parallel()
+	c := newCatalogue(t, "01-add")
+	e := c.Exercises[0]
+	code := "package small\n\nimport \"os\"\n\nfunc Add(a, b int) int {\n\t_ = os.RemoveAll(" + strconv.Quote(e.Mine) + ")\n\treturn a + b\n}\n"
+	write(t, filepath.Join(e.Mine, "controller.go"), code)
+	v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, exercise.Failed, v.Outcome)
+	require.Contains(t, v.Message, "deleted its own directory")
+	restored, err := os.ReadFile(filepath.Join(e.Mine, "controller.go"))
+	require.NoError(t, err)
+	require.Equal(t, code, string(restored))
+}
+
+// A check that is interrupted ends at once.
+func TestCheckCanBeInterrupted(t *testing.T) {
+	t.Parallel()
+	c := newCatalogue(t, "01-add")
+	e := c.Exercises[0]
+	started := filepath.Join(t.TempDir(), "started")
+	write(t, filepath.Join(e.Mine, "controller.go"), addWith("os", `_ = os.WriteFile(`+strconv.Quote(started)+`, nil, 0o600); for { }`)["controller.go"])
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(started); err == nil {
+				cancel()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	_, err := (&exercise.Grader{Catalogue: c, Limit: time.Hour}).Check(ctx, e)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestCheckSolutionAndShipped(t *testing.T) {
+	t.Parallel()
+	c := newCatalogue(t, "01-add")
+	e := c.Exercises[0]
+	g := &exercise.Grader{Catalogue: c}
+	v, err := g.CheckSolution(t.Context(), e)
+	require.NoError(t, err)
+	require.True(t, v.Passed(), v.Message)
+	v, err = g.CheckShipped(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, exercise.Failed, v.Outcome)
+	require.False(t, e.HasCopy(), "neither is the participant's copy")
+	entries, err := os.ReadDir(filepath.Join(c.Dir, "my"))
+	require.NoError(t, err)
+	require.Empty(t, entries, "left behind")
+}
