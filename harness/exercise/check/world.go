@@ -33,7 +33,8 @@ const ControllerName = "controller"
 // World is a cluster without controllers, in virtual time. Its methods must be called by the scene's own goroutine.
 type World struct {
 	// T is the scene's test. Report what the participant did wrong with Failf, and everything else, such as a mistake in
-	// the check, with T.Fatal.
+	// the check, with T.Fatal. Requests of the check need its context, T.Context(): that of the test around the scene does
+	// not work in the scene's virtual time.
 	T *testing.T
 	// Client is a user's client. Its requests are in the timeline, and are not subject to faults.
 	Client kubernetes.Interface

@@ -1,0 +1,171 @@
+package check_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/exercise/check"
+	"example.com/controllers/harness/exercise/verdict"
+)
+
+func pod(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: corev1.PodStatus{PodIP: "10.0.0.1"}}
+}
+
+// idle waits until it is asked to stop.
+func idle(ctx context.Context, _ kubernetes.Interface) error {
+	<-ctx.Done()
+	return nil
+}
+
+// A check that passes, and what its world does.
+func TestWorld(t *testing.T) {
+	check.Run(t,
+		check.Scene{Name: "objects", Play: func(w *check.World) {
+			w.Given(pod("web-0"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0"}})
+			got := check.Must(w.Client.CoreV1().Pods("shop").Get(w.T.Context(), "web-0", metav1.GetOptions{}))
+			require.Equal(w.T, "10.0.0.1", got.Status.PodIP, "Given keeps the status")
+			require.True(w.T, w.Exists("nodes", "", "node-0"))
+			w.Delete("pods", "shop", "web-0")
+			w.Delete("nodes", "", "node-0")
+			require.False(w.T, w.Exists("pods", "shop", "web-0"))
+			require.False(w.T, w.Exists("deployments.apps", "shop", "web-0"))
+			require.Empty(w.T, w.Writes(), "the user's writes do not count")
+		}},
+		check.Scene{Name: "time and faults", Play: func(w *check.World) {
+			w.Inject("verb=create,refuse=500")
+			check.Must(w.Client.CoreV1().Pods("shop").Create(w.T.Context(), pod("web-0"), metav1.CreateOptions{}))
+			p := w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+				for ctx.Err() == nil {
+					_, err := client.CoreV1().Pods("shop").Create(ctx, pod("web-1"), metav1.CreateOptions{})
+					if err == nil {
+						break
+					}
+					time.Sleep(time.Minute)
+				}
+				<-ctx.Done()
+				return nil
+			})
+			w.Advance(10*time.Minute + time.Second)
+			require.Equal(w.T, 10*time.Minute+time.Second, w.Since())
+			require.Len(w.T, w.Writes(), 11)
+			w.Never(time.Minute, func() bool { return w.Exists("pods", "shop", "web-1") }, "it was created")
+			w.Heal()
+			w.Eventually(time.Minute, func() bool { return w.Exists("pods", "shop", "web-1") }, "it was not created")
+			require.NoError(w.T, p.Err())
+			p.Stop()
+		}},
+		check.Scene{Name: "killed programs", Play: func(w *check.World) {
+			w.InjectFault(apiproxy.Fault{Match: apiproxy.Match{Verb: "create", To: 1}, Effect: apiproxy.Effect{Kill: apiproxy.After}})
+			var started atomic.Int64
+			run := func(ctx context.Context, config *rest.Config) error {
+				started.Add(1)
+				_, err := kubernetes.NewForConfigOrDie(config).CoreV1().Pods("shop").Create(ctx, pod("web-0"), metav1.CreateOptions{})
+				if err != nil {
+					return err
+				}
+				<-ctx.Done()
+				return nil
+			}
+			p := w.StartNamed("agent", run)
+			w.Advance(time.Second)
+			require.True(w.T, w.Exists("pods", "shop", "web-0"))
+			<-p.Done()
+			w.Delete("pods", "shop", "web-0")
+			p = w.StartNamed("agent", run)
+			w.Advance(time.Second)
+			p.Kill()
+			w.Advance(time.Second)
+			require.EqualValues(w.T, 2, started.Load())
+			require.Len(w.T, w.Requests("agent").Writes(), 2)
+		}},
+	)
+}
+
+// scenes end in a verdict whatever the program does. Each runs in a process of its own.
+var scenes = map[string]struct {
+	play    func(w *check.World)
+	failure string // "" if the process ends without one
+	last    string // the last line of the timeline
+}{
+	"passes": {func(w *check.World) { w.Start(idle); w.Advance(time.Hour) }, "", ""},
+	"fails": {func(w *check.World) {
+		w.Say("so far, so good")
+		w.Failf("%d Pods are left.", 3)
+	}, "3 Pods are left.", "so far, so good"},
+	"never waits": {func(w *check.World) {
+		w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+			for {
+				_, _ = client.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{})
+			}
+		})
+		w.Advance(time.Second)
+	}, "The controller made 3000 requests without ever waiting: it never came to rest.", "list pods shop"},
+	"returns early": {func(w *check.World) {
+		w.Start(func(context.Context, kubernetes.Interface) error { return nil })
+		w.Advance(time.Second)
+	}, "The controller returned although nobody had asked it to stop.", "starts the controller"},
+	"exits with an error": {func(w *check.World) {
+		w.Start(func(context.Context, kubernetes.Interface) error { return errors.New("no such luck") })
+		w.Advance(time.Second)
+	}, "The controller exited with an error: no such luck.", "starts the controller"},
+	"ignores its context": {func(w *check.World) {
+		p := w.Start(func(context.Context, kubernetes.Interface) error { select {} })
+		w.Advance(time.Second)
+		p.Stop()
+	}, "The controller was still running 1m0s after its context had been cancelled.", "asks the controller to stop"},
+	"panics in the check": {func(w *check.World) {
+		var pods map[string]int
+		pods["web-0"]++
+	}, "The controller panicked: assignment to entry in nil map.", ""},
+	"logs": {func(w *check.World) {
+		klog.Background().Info("Deleting", "pod", klog.KObj(pod("web-0")), "because", "it is\nold")
+		w.Failf("It is gone.")
+	}, "It is gone.", "Deleting pod=shop/web-0 because=it is\nold"},
+}
+
+const sceneVariable = "CHECK_TEST_SCENE"
+
+// TestOneScene is run by TestVerdicts.
+func TestOneScene(t *testing.T) {
+	name := os.Getenv(sceneVariable)
+	if name == "" {
+		t.Skip("TestVerdicts runs it in a process of its own")
+	}
+	check.Run(t, check.Scene{Name: "a scene", Play: scenes[name].play})
+}
+
+func TestVerdicts(t *testing.T) {
+	for name, want := range scenes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "verdict")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOneScene$")
+			cmd.Env = append(os.Environ(), sceneVariable+"="+name, verdict.FileVariable+"="+file)
+			out, err := cmd.CombinedOutput()
+			require.Equal(t, want.failure == "", err == nil, "%s", out)
+			found, err := verdict.ReadFile(file)
+			require.NoError(t, err)
+			require.Equal(t, want.failure, found.Failure)
+			require.Equal(t, want.failure == "", found.Passed)
+			require.Equal(t, "a scene", found.Scene)
+			if want.last != "" {
+				require.Equal(t, want.last, found.Timeline[len(found.Timeline)-1].What)
+			}
+		})
+	}
+}

@@ -1,0 +1,298 @@
+package screen_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/exercise"
+	"example.com/controllers/harness/exercise/screen"
+	"example.com/controllers/harness/exercise/verdict"
+)
+
+const bug = "package small\n\n// Add adds.\nfunc Add(a, b int) int { return a - b }\n"
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// room is a screen in front of which a test sits: it presses keys and reads what is shown. Its checks pass if the code of
+// the exercise has a "+".
+type room struct {
+	*screen.Model
+	t         *testing.T
+	catalogue *exercise.Catalogue
+	progress  *exercise.Progress
+	pending   []tea.Cmd
+	checks    []string // names of the exercises that were checked
+	err       error    // of all checks
+	quit      bool
+}
+
+func newRoom(t *testing.T, names ...string) *room {
+	t.Helper()
+	root := t.TempDir()
+	for _, name := range names {
+		dir := filepath.Join(root, "exercises", name)
+		write(t, filepath.Join(dir, "controller.go"), bug)
+		write(t, filepath.Join(dir, ".solution", "controller.go"), strings.Replace(bug, "-", "+", 1))
+		write(t, filepath.Join(dir, "README.md"), "# It subtracts\n\nSomebody wanted to add, and\nit [subtracted](https://example.com/1).\n\nRead: [A loop](../../01-naive-loop/README.md).\n")
+		write(t, filepath.Join(dir, "hints.md"), "## 1\n\nFirst hint.\n\n## 2\n\nSecond hint.\n\n## 3\n\nThird hint.\n")
+		write(t, filepath.Join(dir, "exercise.yaml"), "title: It subtracts\nlesson: 1\nfails: it subtracts\n")
+	}
+	r := &room{t: t}
+	var err error
+	r.catalogue, err = exercise.Open(root)
+	require.NoError(t, err)
+	r.progress, err = r.catalogue.ReadProgress()
+	require.NoError(t, err)
+	r.open()
+	return r
+}
+
+// open starts the program, as "make exercise" does.
+func (r *room) open() {
+	r.t.Helper()
+	var err error
+	r.Model, err = screen.New(r.t.Context(), screen.Options{
+		Catalogue: r.catalogue, Progress: r.progress, Check: r.check,
+		Path: func(path string) string { return strings.TrimPrefix(path, r.catalogue.Root+"/") },
+	})
+	require.NoError(r.t, err)
+	r.pending = []tea.Cmd{r.Init()}
+	r.send(tea.WindowSizeMsg{Width: 100, Height: 30})
+}
+
+func (r *room) check(_ context.Context, e exercise.Exercise) (exercise.Verdict, error) {
+	r.checks = append(r.checks, e.Name)
+	v := exercise.Verdict{Exercise: e.Name, Outcome: exercise.Passed, Seconds: 1.5}
+	code, err := os.ReadFile(filepath.Join(e.Mine, "controller.go"))
+	if err == nil && !strings.Contains(string(code), "+") {
+		v.Outcome, v.Message, v.Scene = exercise.Failed, "1 and 2 made -1.", "it adds"
+		v.Timeline = []verdict.Line{{At: time.Second, Who: "controller", What: "adds 1 and 2"}}
+	}
+	return v, errors.Join(err, r.err)
+}
+
+func (r *room) send(msg tea.Msg) {
+	if _, cmd := r.Update(msg); cmd != nil {
+		r.pending = append(r.pending, cmd)
+	}
+}
+
+// settle runs what the screen has started, such as checks.
+func (r *room) settle() {
+	for len(r.pending) > 0 {
+		cmd := r.pending[0]
+		r.pending = r.pending[1:]
+		switch msg := cmd().(type) {
+		case tea.QuitMsg:
+			r.quit = true
+		default:
+			r.send(msg)
+		}
+	}
+}
+
+// press presses keys, and waits for what they cause.
+func (r *room) press(keys ...string) {
+	special := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "up": tea.KeyUp, "space": tea.KeySpace}
+	for _, key := range keys {
+		code, ok := special[key]
+		if !ok {
+			code = rune(key[0])
+		}
+		r.send(tea.KeyPressMsg{Code: code, Text: map[bool]string{false: key}[ok]})
+		r.settle()
+	}
+}
+
+func (r *room) save(text string) {
+	r.t.Helper()
+	write(r.t, filepath.Join(r.Current().Mine, "controller.go"), text)
+	r.send(screen.SavedMsg{})
+	r.settle()
+}
+
+func (r *room) shows(texts ...string) {
+	r.t.Helper()
+	for _, text := range texts {
+		require.Contains(r.t, r.Text(), text)
+	}
+}
+
+func TestSolveAnExercise(t *testing.T) {
+	r := newRoom(t, "01-add", "02-more")
+	r.shows("01-add", "0/2", "exercises/my/01-add", "… checking", "It subtracts", "Somebody wanted to add, and it subtracted <https://example.com/1>.", "A loop (01-naive-loop/README.md)")
+	r.settle()
+	r.shows("✗ failed in 1.5s", "1 and 2 made -1.", "What happened (it adds):", "1.0s  controller  adds 1 and 2", "n next   h hint")
+
+	r.save(bug)
+	require.Len(t, r.checks, 1, "saved without a change")
+	r.save(bug + "\n// still wrong\n")
+	require.Len(t, r.checks, 2)
+	require.Less(t, strings.Index(r.Text(), "1 and 2 made"), strings.Index(r.Text(), "Somebody"), "once something was changed, the verdict comes first")
+	r.save(strings.Replace(bug, "-", "+", 1))
+	r.shows("✓ passed in 1.5s", "1/2", "exercises/my/01-add/solution", "n opens the next exercise")
+	require.FileExists(t, filepath.Join(r.Current().Mine, "solution", "controller.go"))
+	require.False(t, r.progress.Passed["01-add"].IsZero())
+
+	r.press("n")
+	require.Equal(t, "02-more", r.Current().Name)
+	r.shows("✗ failed", "1/2")
+	r.save(strings.Replace(bug, "-", "+", 1))
+	r.shows("2/2", "you have solved all exercises")
+
+	saved, err := r.catalogue.ReadProgress()
+	require.NoError(t, err)
+	require.Equal(t, 2, saved.Count(r.catalogue))
+	require.Equal(t, "02-more", saved.Current)
+	r.press("q")
+	require.True(t, r.quit)
+}
+
+func TestHints(t *testing.T) {
+	r := newRoom(t, "01-add")
+	r.settle()
+	require.NotContains(t, r.Text(), "First hint")
+	r.press("h")
+	r.shows("Hint 1 of 3. First hint.")
+	require.NotContains(t, r.Text(), "Second hint")
+	r.press("h", "h", "h")
+	r.shows("First hint", "Hint 3 of 3. Third hint.")
+
+	progress, err := r.catalogue.ReadProgress()
+	require.NoError(t, err)
+	r.progress = progress
+	r.open()
+	r.shows("Third hint")
+}
+
+func TestList(t *testing.T) {
+	r := newRoom(t, "01-add", "02-more", "03-most")
+	r.settle()
+	r.progress.Pass(r.catalogue.Exercises[0], time.Now())
+	r.press("l")
+	r.shows("> ✓ 01-add", "02-more", "03-most", "1/3", "enter open")
+	r.press("down", "down", "down", "up", "down", "enter")
+	require.Equal(t, "03-most", r.Current().Name)
+	require.Equal(t, "03-most", r.checks[len(r.checks)-1])
+	r.press("l", "up", "esc")
+	require.Equal(t, "03-most", r.Current().Name)
+	r.press("n")
+	require.Equal(t, "02-more", r.Current().Name, "the first that is not solved, from the beginning")
+
+	progress, err := r.catalogue.ReadProgress()
+	require.NoError(t, err)
+	r.progress = progress
+	r.open()
+	require.Equal(t, "02-more", r.Current().Name, "the choice outlives the program")
+}
+
+func TestReset(t *testing.T) {
+	r := newRoom(t, "01-add")
+	r.settle()
+	r.save(strings.Replace(bug, "-", "+", 1))
+	r.press("x")
+	r.shows("Reset 01-add? Your changes will be lost.")
+	r.press("n")
+	r.shows("✓ passed")
+	r.press("x", "y")
+	r.shows("✗ failed", "0/1")
+	require.False(t, r.Current().IsChanged())
+	require.NoDirExists(t, filepath.Join(r.Current().Mine, "solution"))
+}
+
+func TestRunAgain(t *testing.T) {
+	r := newRoom(t, "01-add")
+	r.settle()
+	r.press("r")
+	require.Len(t, r.checks, 2)
+	// A save while a check is running replaces it: its verdict does not count.
+	r.send(tea.KeyPressMsg{Code: 'r', Text: "r"})
+	write(t, filepath.Join(r.Current().Mine, "controller.go"), strings.Replace(bug, "-", "+", 1))
+	r.send(screen.SavedMsg{})
+	require.Len(t, r.pending, 2)
+	r.pending[0], r.pending[1] = r.pending[1], func() tea.Msg { return nil }
+	r.settle()
+	r.shows("✓ passed")
+}
+
+func TestProblems(t *testing.T) {
+	r := newRoom(t, "01-add")
+	r.err = errors.New("start a control plane: no space left\nmore")
+	r.settle()
+	r.shows("! start a control plane: no space left")
+	require.NotContains(t, r.Text(), "more")
+	r.err = nil
+	require.NoError(t, os.RemoveAll(r.Current().Mine))
+	checks := len(r.checks)
+	r.send(screen.SavedMsg{})
+	r.settle()
+	require.Len(t, r.checks, checks, "an editor may be about to put the directory back")
+}
+
+func TestStatus(t *testing.T) {
+	r := newRoom(t, "01-add")
+	r.send(screen.StatusMsg("building controlplane: 7 of 2000 packages, 3s"))
+	r.shows("… building controlplane: 7 of 2000 packages, 3s")
+	r.settle()
+	require.NotContains(t, r.Text(), "building")
+}
+
+// Whatever the size of the terminal, no line is too long, and the screen has no more lines than it.
+func TestSizes(t *testing.T) {
+	for _, size := range []tea.WindowSizeMsg{{Width: 100, Height: 40}, {Width: 60, Height: 20}, {Width: 30, Height: 10}, {Width: 10, Height: 3}, {Width: 300, Height: 100}} {
+		r := newRoom(t, "01-add", "02-more")
+		r.send(size)
+		r.settle()
+		for _, keys := range [][]string{{}, {"h", "h", "h"}, {"space"}, {"G"}, {"g"}, {"x"}, {"z", "l"}, {"down"}} {
+			r.press(keys...)
+			lines := strings.Split(r.Text(), "\n")
+			if size.Height >= 10 {
+				require.LessOrEqual(t, len(lines), size.Height, "%+v %v\n%s", size, keys, r.Text())
+			}
+			for _, line := range lines {
+				require.LessOrEqual(t, ansi.StringWidth(line), size.Width, "%+v %v\n%s", size, keys, line)
+			}
+			require.NotContains(t, r.Text(), "\x1b", "without color, there are no escape sequences")
+		}
+	}
+}
+
+// An editor may write to a file, replace it, or replace its directory.
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "01-add", "controller.go")
+	write(t, file, "a")
+	changed := make(chan struct{}, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go screen.Watch(ctx, dir, func() { changed <- struct{}{} })
+	<-changed // it is watching
+	for name, save := range map[string]func(){
+		"write": func() { write(t, file, "b") },
+		"rename": func() {
+			write(t, file+".tmp", "c")
+			require.NoError(t, os.Rename(file+".tmp", file))
+		},
+		"a new directory": func() {
+			require.NoError(t, os.RemoveAll(filepath.Dir(file)))
+			write(t, file, "d")
+		},
+	} {
+		save()
+		<-changed
+		require.FileExists(t, file, name)
+	}
+}

@@ -1,0 +1,78 @@
+package verdict_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/exercise/verdict"
+	"example.com/controllers/harness/history"
+)
+
+func TestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "verdict")
+	found, err := verdict.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, verdict.Found{}, found, "the check has not begun")
+
+	t.Setenv(verdict.FileVariable, path)
+	w, err := verdict.NewWriter(func(string) { t.Error("it prints although there is a file") })
+	require.NoError(t, err)
+	w.Scene("first")
+	w.Line(verdict.Line{What: "a"})
+	w.Scene("second")
+	w.Line(verdict.Line{At: time.Second, Who: "user", What: "b"})
+	found, err = verdict.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, verdict.Found{Scene: "second", Timeline: []verdict.Line{{At: time.Second, Who: "user", What: "b"}}}, found)
+	w.Fail("It is wrong.")
+	w.Fail("It is worse.")
+	w.Line(verdict.Line{What: "too late"})
+	w.Pass()
+	found, err = verdict.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "It is wrong.", found.Failure)
+	require.False(t, found.Passed)
+	require.Len(t, found.Timeline, 1)
+}
+
+func TestReadSkipsWhatIsIncomplete(t *testing.T) {
+	found, err := verdict.Read(strings.NewReader("x\n{\"scene\":\"a\"}\n{\"line\":{\"what\":\"b\"}}\n{\"passed\":true}\n{\"line\":{\"wh"))
+	require.NoError(t, err)
+	require.True(t, found.Passed)
+	require.Len(t, found.Timeline, 1)
+}
+
+func TestOfRecord(t *testing.T) {
+	tests := []struct {
+		request history.Request
+		want    string // "" for no line
+		bad     bool
+	}{
+		{history.Request{Who: "controller", Verb: "delete", Resource: "pods", Namespace: "shop", Name: "web-0", Status: 200}, "delete pod shop/web-0: 200", false},
+		{history.Request{Who: "controller", Verb: "update", Group: "apps", Resource: "deployments", Subresource: "status", Namespace: "shop", Name: "web", Status: 409}, "update deployment.apps/status shop/web: 409 conflict", true},
+		{history.Request{Who: "controller", Verb: "create", Resource: "services", Namespace: "shop", Name: "web", Status: 409}, "create service shop/web: 409 already exists", true},
+		{history.Request{Who: "controller", Verb: "get", Group: "networking.k8s.io", Resource: "networkpolicies", Namespace: "shop", Name: "a", Status: 404}, "get networkpolicy.networking.k8s.io shop/a: 404 not found", true},
+		{history.Request{Who: "controller", Verb: "update", Group: "networking.k8s.io", Resource: "ingresses", Name: "a", Status: 200, NoOp: true}, "update ingress.networking.k8s.io a: 200, nothing changed", false},
+		{history.Request{Who: "user", Verb: "get", Resource: "nodes", Name: "a", Status: 404}, "get node a: 404 not found", false},
+		{history.Request{Who: "controller", Verb: "list", Resource: "pods", Namespace: "shop", Status: 200}, "list pods shop: 200", false},
+		{history.Request{Who: "controller", Verb: "watch", Resource: "pods", Status: 200, Open: true}, "watch pods: 200", false},
+		{history.Request{Who: "controller", Verb: "watch", Resource: "pods", Status: 200}, "", false},
+		{history.Request{Who: "controller", Verb: "get", Resource: "pods", Name: "a", Error: "EOF", Injected: []history.Injection{{Kind: history.ReplyLost}}}, "get pod a: reply lost", true},
+	}
+	for _, test := range tests {
+		line, ok := verdict.OfRecord(history.Record{Request: &test.request})
+		require.Equal(t, test.want != "", ok)
+		if ok {
+			require.Equal(t, test.want, line.What+": "+line.Note)
+			require.Equal(t, test.bad, line.Bad, test.want)
+		}
+	}
+	line, _ := verdict.OfRecord(history.Record{Event: &history.Event{Type: "DELETED", Resource: "endpointslices", Namespace: "shop", Name: "a"}})
+	require.Equal(t, "DELETED endpointslice shop/a", line.What)
+	_, ok := verdict.OfRecord(history.Record{Event: &history.Event{Type: "BOOKMARK"}})
+	require.False(t, ok)
+}
