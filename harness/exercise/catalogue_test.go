@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,13 +221,39 @@ What happened (a Pod is deleted):
 	require.Equal(t, "01-add: passed\n", exercise.Verdict{Exercise: "01-add", Outcome: exercise.Passed}.Text(60, 0))
 }
 
-func TestShownLeavesOutTheMiddle(t *testing.T) {
-	var v exercise.Verdict
-	for range 20 {
-		v.Timeline = append(v.Timeline, verdict.Line{What: "a"}, verdict.Line{What: "b"})
+func texts(rows []exercise.Row) []string {
+	var texts []string
+	for _, row := range rows {
+		texts = append(texts, row.Text)
+	}
+	return texts
+}
+
+func TestShown(t *testing.T) {
+	line := func(second int, what string) verdict.Line {
+		return verdict.Line{At: time.Duration(second) * time.Second, Who: "log", What: what}
+	}
+	v := exercise.Verdict{Timeline: []verdict.Line{line(0, "start")}}
+	for second := range 10 {
+		v.Timeline = append(v.Timeline, line(second, "a"), line(second, "b"), line(second, "c"))
+	}
+	v.Timeline = append(v.Timeline, line(10, "a"), line(11, "end"), line(12, "end"))
+	require.Equal(t, []string{
+		"   0.0s  log         start",
+		"   0.0s  log         a",
+		"   0.0s  log         b",
+		"   0.0s  log         c",
+		"      …  these 3 lines 9 more times, until 9.0s",
+		"  10.0s  log         a",
+		"  11.0s  log         end  (2 times, until 12.0s)",
+	}, texts(v.Shown(0)))
+
+	v.Timeline = nil
+	for number := range 40 {
+		v.Timeline = append(v.Timeline, line(number, strings.Repeat("x", number)))
 	}
 	shown := v.Shown(10)
 	require.Len(t, shown, 10)
-	require.Contains(t, shown[3], "31 more lines")
+	require.Equal(t, "      …  31 more lines", shown[3].Text)
 	require.Len(t, v.Shown(0), 40)
 }

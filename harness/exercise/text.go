@@ -2,6 +2,7 @@ package exercise
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -20,8 +21,8 @@ func (v Verdict) Text(columns, showing int) string {
 	fmt.Fprintf(&text, "%s: %s\n\n%s\n", v.Exercise, v.Outcome, ansi.Wordwrap(v.Message, columns, ""))
 	if timeline := v.Shown(showing); len(timeline) > 0 {
 		fmt.Fprintf(&text, "\nWhat happened (%s):\n\n", v.Scene)
-		for _, line := range timeline {
-			fmt.Fprintln(&text, "  "+ansi.Truncate(line, columns-2, "…"))
+		for _, row := range timeline {
+			fmt.Fprintln(&text, "  "+ansi.Truncate(row.Text, columns-2, "…"))
 		}
 	}
 	if v.Output != "" && v.Outcome != Failed {
@@ -32,27 +33,62 @@ func (v Verdict) Text(columns, showing int) string {
 
 func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
 
-// Shown returns the lines of the timeline as text, without those in the middle if there are more than limit. Repetitions
-// of the same line are shown once, with their number.
-func (v Verdict) Shown(limit int) []string {
-	var lines []string
-	var last verdict.Line
-	repeated := 0
-	for _, line := range v.Timeline {
-		same := repeated > 0 && line.Who == last.Who && line.What == last.What && line.Note == last.Note
-		if same {
-			repeated++
-			lines[len(lines)-1] = fmt.Sprintf("%s  (%d times, until %s)", last, repeated, verdict.FormatTime(line.At))
-			continue
+// Row is a row of a timeline that is shown: one line, or what stands for several.
+type Row struct {
+	Text string
+	Who  string // the program that did it; "" for a row that stands for several lines
+	Bad  bool   // it shows what went wrong
+}
+
+// longestCycle is the most lines whose repetition Shown recognizes.
+const longestCycle = 6
+
+// Shown returns the rows of the timeline. Lines that repeat, alone or several in turn, are shown once, and then how
+// often. Of more lines than limit, those in the middle are left out; 0 means no limit.
+func (v Verdict) Shown(limit int) []Row {
+	var rows []Row
+	for first := 0; first < len(v.Timeline); {
+		length, times := cycle(v.Timeline[first:])
+		for _, line := range v.Timeline[first : first+length] {
+			rows = append(rows, Row{line.String(), line.Who, line.Bad})
 		}
-		last, repeated = line, 1
-		lines = append(lines, line.String())
+		last := v.Timeline[first+length*times-1]
+		switch {
+		case times > 1 && length == 1:
+			rows[len(rows)-1].Text += fmt.Sprintf("  (%d times, until %s)", times, verdict.FormatTime(last.At))
+		case times > 1:
+			text := fmt.Sprintf("%7s  these %d lines %d more times, until %s", ellipsis, length, times-1, verdict.FormatTime(last.At))
+			rows = append(rows, Row{Text: text})
+		}
+		first += length * times
 	}
-	if limit <= 0 || len(lines) <= limit {
-		return lines
+	if limit <= 0 || len(rows) <= limit {
+		return rows
 	}
 	head := limit / 3
 	tail := limit - head - 1
-	hidden := len(lines) - head - tail
-	return append(append(append([]string{}, lines[:head]...), fmt.Sprintf("%7s  %d more lines", "…", hidden)), lines[len(lines)-tail:]...)
+	hidden := Row{Text: fmt.Sprintf("%7s  %d more lines", ellipsis, len(rows)-head-tail)}
+	return slices.Concat(rows[:head], []Row{hidden}, rows[len(rows)-tail:])
+}
+
+// ellipsis stands in the place of the time in lines that stand for others.
+const ellipsis = "…"
+
+// cycle returns how many lines at the beginning repeat at once, and how many times they are there. One line that does not
+// repeat is there once.
+func cycle(timeline []verdict.Line) (length, times int) {
+	same := func(a, b verdict.Line) bool { return a.Who == b.Who && a.What == b.What && a.Note == b.Note }
+	for length = 1; length <= min(longestCycle, len(timeline)/2); length++ {
+		times = 1
+		for next := length; next+length <= len(timeline); next += length {
+			if !slices.EqualFunc(timeline[:length], timeline[next:next+length], same) {
+				break
+			}
+			times++
+		}
+		if times > 1 {
+			return length, times
+		}
+	}
+	return 1, 1
 }

@@ -175,8 +175,12 @@ func (m *Model) timeline(v exercise.Verdict) []string {
 		return nil
 	}
 	lines := []string{m.style(faint, "What happened ("+v.Scene+"):")}
-	for _, line := range shown {
-		if strings.Contains(line, "  log  ") || strings.Contains(line, "  event  ") {
+	for _, row := range shown {
+		line := row.Text
+		switch {
+		case row.Bad:
+			line = m.style(yellow, line)
+		case row.Who == "log", row.Who == "event", row.Who == "":
 			line = m.style(faint, line)
 		}
 		lines = append(lines, line)

@@ -14,7 +14,7 @@ import (
 const UserName = "user"
 
 // OfRecord returns the line of a recorded request or event, without its time. It returns false for what no timeline shows:
-// bookmarks, and the ends of watches.
+// bookmarks, the ends of watches, and what the check reads as a user.
 func OfRecord(r history.Record) (Line, bool) {
 	if e := r.Event; e != nil {
 		if e.Type == "BOOKMARK" {
@@ -23,7 +23,8 @@ func OfRecord(r history.Record) (Line, bool) {
 		return Line{Who: "event", What: fmt.Sprintf("%s %s %s", e.Type, singular(e.Resource), strings.Trim(e.Namespace+"/"+e.Name, "/"))}, true
 	}
 	q := r.Request
-	if q.Verb == "watch" && !q.Open {
+	isRead := q.Verb == "get" || q.Verb == "list" || q.Verb == "watch"
+	if q.Verb == "watch" && !q.Open || q.Who == UserName && isRead {
 		return Line{}, false
 	}
 	l := Line{Who: q.Who, What: q.Verb + " " + singular(q.What())}
@@ -52,7 +53,7 @@ func OfRecord(r history.Record) (Line, bool) {
 			l.Note = "409 already exists"
 		}
 	}
-	l.Bad = q.Who != UserName && (q.Failed() || q.Error != "")
+	l.Bad = q.Who != UserName && (q.Failed() || q.Error != "") && !(isRead && q.Status == 404)
 	return l, true
 }
 
