@@ -159,7 +159,7 @@ func testNetworkController(t *testing.T) {
 
 	inCloud := func() string {
 		subnets, err := world.client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/openstack/services/neutron:9696/proxy/v2.0/subnets").
-			SetHeader("X-Project-Id", "workshop").DoRaw(t.Context())
+			SetHeader("X-User-Id", "e2e").SetHeader("X-Project-Id", "workshop").DoRaw(t.Context())
 		require.NoError(t, err, "%s", subnets)
 		return string(subnets)
 	}
