@@ -12,6 +12,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"example.com/controllers/harness/exercise"
 )
@@ -274,8 +275,13 @@ func (m *Model) hint() {
 	shown := min(m.Progress.Hints[m.current.Name]+1, len(m.hints))
 	m.Progress.Hints[m.current.Name] = shown
 	m.problem = m.save()
-	// The hints are above the timeline, which may be long, so the new one is in sight.
-	m.offset = 0
+	// The page may be so long that the new hint is out of sight.
+	heading := slices.IndexFunc(m.body(), func(line string) bool { return strings.HasPrefix(ansi.Strip(line), hintHeading(shown, len(m.hints))) })
+	const lines = 4 // of a hint
+	if heading+lines > m.offset+m.bodyHeight() || heading < m.offset {
+		m.offset = 0
+		m.scroll(heading)
+	}
 }
 
 func (m *Model) reset() tea.Cmd {

@@ -46,7 +46,7 @@ func newRoom(t *testing.T, names ...string) *room {
 		dir := filepath.Join(root, "exercises", name)
 		write(t, filepath.Join(dir, "controller.go"), bug)
 		write(t, filepath.Join(dir, ".solution", "controller.go"), strings.Replace(bug, "-", "+", 1))
-		write(t, filepath.Join(dir, "README.md"), "# It subtracts\n\nSomebody wanted to add, and\nit [subtracted](https://example.com/1).\n\nRead: [A loop](../../01-naive-loop/README.md).\n")
+		write(t, filepath.Join(dir, "README.md"), "# It subtracts\n\nSomebody wanted to add, and\nit [subtracted](https://example.com/1).\n\n> It was\n> 3.\n\n## Read\n\n- [A loop](../../01-naive-loop/README.md#x), and\n  [more][more]\n- the end\n\n```go\na\n\n\tb\n```\n\n[more]: https://example.com/2\n")
 		write(t, filepath.Join(dir, "hints.md"), "## 1\n\nFirst hint.\n\n## 2\n\nSecond hint.\n\n## 3\n\nThird hint.\n")
 		write(t, filepath.Join(dir, "exercise.yaml"), "title: It subtracts\nlesson: 1\nfails: it subtracts\n")
 	}
@@ -133,7 +133,7 @@ func (r *room) shows(texts ...string) {
 
 func TestSolveAnExercise(t *testing.T) {
 	r := newRoom(t, "01-add", "02-more")
-	r.shows("01-add", "0/2", "exercises/my/01-add", "… checking", "It subtracts", "Somebody wanted to add, and it subtracted <https://example.com/1>.", "A loop (01-naive-loop/README.md)")
+	r.shows("01-add", "0/2", "exercises/my/01-add", "… checking", "It subtracts", "Somebody wanted to add, and it subtracted <https://example.com/1>.", "\n\n> It was 3.\n\nRead\n\n- A loop (01-naive-loop/README.md), and more <https://example.com/2>\n- the end\n\n    a\n\n        b\n")
 	r.settle()
 	r.shows("✗ failed in 1.5s", "1 and 2 made -1.", "What happened (it adds):", "1.0s  controller  adds 1 and 2", "n next   h hint")
 
@@ -166,15 +166,17 @@ func TestHints(t *testing.T) {
 	r.settle()
 	require.NotContains(t, r.Text(), "First hint")
 	r.press("h")
-	r.shows("Hint 1 of 3. First hint.")
+	r.shows("Hint 1 of 3\nFirst hint.")
 	require.NotContains(t, r.Text(), "Second hint")
 	r.press("h", "h", "h")
-	r.shows("First hint", "Hint 3 of 3. Third hint.")
+	r.shows("Hint 3 of 3\nThird hint.")
 
 	progress, err := r.catalogue.ReadProgress()
 	require.NoError(t, err)
 	r.progress = progress
 	r.open()
+	r.settle()
+	r.press("space")
 	r.shows("Third hint")
 }
 
@@ -230,10 +232,10 @@ func TestRunAgain(t *testing.T) {
 
 func TestProblems(t *testing.T) {
 	r := newRoom(t, "01-add")
-	r.err = errors.New("start a control plane: no space left\nmore")
+	r.err = errors.New("start a control plane: no space left\nsecond line")
 	r.settle()
 	r.shows("! start a control plane: no space left")
-	require.NotContains(t, r.Text(), "more")
+	require.NotContains(t, r.Text(), "second line")
 	r.err = nil
 	require.NoError(t, os.RemoveAll(r.Current().Mine))
 	checks := len(r.checks)

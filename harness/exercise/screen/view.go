@@ -2,7 +2,6 @@ package screen
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -132,9 +131,9 @@ func wrapped(text string) []string { return strings.Split(text, "\n") }
 func (m *Model) body() []string {
 	var lines []string
 	prose := func(text string) { lines = append(lines, wrapped(ansi.Wordwrap(text, m.columns(), ""))...) }
+	page := func() { lines = append(lines, m.render(m.page)...) }
 	if !m.changed {
-		prose(m.pageText())
-		lines = append(lines, "")
+		page()
 	}
 	if v := m.verdict; v != nil {
 		if v.Passed() {
@@ -151,8 +150,8 @@ func (m *Model) body() []string {
 		}
 	}
 	for number, hint := range m.hints[:min(len(m.hints), m.Progress.Hints[m.current.Name])] {
-		prose(m.style(yellow, fmt.Sprintf("Hint %d of %d. ", number+1, len(m.hints))) + plain(hint))
-		lines = append(lines, "")
+		lines = append(lines, m.style(yellow, hintHeading(number+1, len(m.hints))))
+		lines = append(lines, m.render(hint)...)
 	}
 	if v := m.verdict; v != nil && !v.Passed() {
 		lines = append(lines, m.timeline(*v)...)
@@ -163,10 +162,12 @@ func (m *Model) body() []string {
 	}
 	if m.changed {
 		lines = append(lines, m.style(faint, strings.Repeat("─", m.columns())))
-		prose(m.pageText())
+		page()
 	}
 	return lines
 }
+
+func hintHeading(number, all int) string { return fmt.Sprintf("Hint %d of %d", number, all) }
 
 // timeline returns the lines of the timeline, with a heading.
 func (m *Model) timeline(v exercise.Verdict) []string {
@@ -186,32 +187,6 @@ func (m *Model) timeline(v exercise.Verdict) []string {
 		lines = append(lines, line)
 	}
 	return append(lines, "")
-}
-
-// pageText returns the exercise's page as plain text, with its title in bold.
-func (m *Model) pageText() string {
-	title, rest, _ := strings.Cut(strings.TrimSpace(m.page), "\n")
-	return m.style(bold, strings.TrimPrefix(title, "# ")) + "\n" + plain(rest)
-}
-
-var (
-	link      = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
-	softBreak = regexp.MustCompile(`([^\n])\n([^\n\-*>#|\x60 ])`)
-)
-
-// plain makes Markdown readable: paragraphs are joined so that they can be wrapped, and links to the web are written out.
-func plain(markdown string) string {
-	markdown = link.ReplaceAllStringFunc(markdown, func(text string) string {
-		parts := link.FindStringSubmatch(text)
-		if strings.HasPrefix(parts[2], "http") {
-			return parts[1] + " <" + parts[2] + ">"
-		}
-		return parts[1] + " (" + strings.TrimPrefix(strings.TrimLeft(parts[2], "./"), "/") + ")"
-	})
-	for softBreak.MatchString(markdown) {
-		markdown = softBreak.ReplaceAllString(markdown, "$1 $2")
-	}
-	return markdown
 }
 
 // list returns the list of all exercises, with the cursor in sight.
