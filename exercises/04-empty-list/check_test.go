@@ -39,7 +39,7 @@ func TestExercise(t *testing.T) {
 			w.Inject("verb=list,resource=secrets,namespace=vault,nth=2-4,refuse=500")
 			start(w)
 			w.Advance(10 * time.Second)
-			w.Never(10*time.Minute, func() bool { return !w.Exists("secrets", "shop", "db") },
+			w.Never(3*time.Minute, func() bool { return !w.Exists("secrets", "shop", "db") },
 				"The API server could not list the Secrets in namespace vault for a while. The controller deleted their copies in namespace shop, although no source was deleted.")
 			w.Delete("secrets", "vault", "mail")
 			w.Advance(10 * time.Minute)

@@ -36,7 +36,7 @@ func TestExercise(t *testing.T) {
 			w.Delete("pods", "shop", "db-0")
 			moved := pod("db-0", "node-2")
 			check.Must(w.Client.CoreV1().Pods("shop").Create(context.Background(), moved, metav1.CreateOptions{}))
-			w.Never(10*time.Minute, func() bool { return !w.Exists("pods", "shop", "db-0") },
+			w.Never(3*time.Minute, func() bool { return !w.Exists("pods", "shop", "db-0") },
 				"Pod shop/db-0 had been replaced by a new Pod on node-2, which needs no maintenance. The controller deleted the new one.")
 		}},
 	)

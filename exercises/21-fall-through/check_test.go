@@ -37,10 +37,10 @@ func TestExercise(t *testing.T) {
 			registry.SetSlow(time.Second)
 			w.Inject("verb=get,resource=pods,nth=1,refuse=500")
 			w.Given(pod("web-0", "10.0.0.9"))
-			w.Never(10*time.Minute, func() bool { return registry.CIDR("web-0") == "" },
+			w.Never(2*time.Minute, func() bool { return registry.CIDR("web-0") == "" },
 				"Pod shop/web-0 is running. The API server could not return it once, and the controller deregistered it.")
 			if got := registry.CIDR("web-0"); got != "10.0.0.9" {
-				w.Failf("The address of Pod shop/web-0 has changed to 10.0.0.9, and the API server could not return the Pod once. Ten minutes later, it is registered with %s.", got)
+				w.Failf("The address of Pod shop/web-0 has changed to 10.0.0.9, and the API server could not return the Pod once. Two minutes later, it is registered with %s.", got)
 			}
 		}},
 	)

@@ -20,7 +20,7 @@ func TestExercise(t *testing.T) {
 			w.Given(node("node-1", corev1.ConditionTrue, Needed), node("node-2", corev1.ConditionTrue, Needed), node("node-3", corev1.ConditionTrue, Needed))
 			start(w)
 			for range 3 {
-				w.Eventually(time.Hour, func() bool { return len(admitted(w)) > 0 }, "No Node is being rebooted, and there are Nodes that need it. None of them has been admitted for an hour.")
+				w.Eventually(5*time.Minute, func() bool { return len(admitted(w)) > 0 }, "No Node is being rebooted, and there are Nodes that need it. None of them has been admitted for five minutes.")
 				if got := admitted(w); len(got) > 1 {
 					w.Failf("At most one Node may be unavailable, and the controller admitted %v.", got)
 				}
@@ -30,21 +30,21 @@ func TestExercise(t *testing.T) {
 		check.Scene{Name: "a Node is not ready", Play: func(w *check.World) {
 			w.Given(node("node-1", corev1.ConditionTrue, Needed), node("node-2", corev1.ConditionFalse))
 			start(w)
-			w.Never(time.Hour, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. Node node-2 is not ready, and the controller admitted node-1 as well.")
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. Node node-2 is not ready, and the controller admitted node-1 as well.")
 		}},
 		check.Scene{Name: "the readiness of a Node is unknown", Play: func(w *check.World) {
 			w.Given(node("node-1", corev1.ConditionTrue, Needed), node("node-2", corev1.ConditionUnknown))
 			start(w)
-			w.Never(time.Hour, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. The kubelet of node-2 has stopped reporting, so its Ready condition is Unknown, and the controller admitted node-1 as well.")
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. The kubelet of node-2 has stopped reporting, so its Ready condition is Unknown, and the controller admitted node-1 as well.")
 			w.Given(node("node-2", corev1.ConditionTrue))
-			w.Eventually(time.Hour, func() bool { return len(admitted(w)) > 0 }, "All Nodes are ready again, and node-1 has not been admitted for an hour.")
+			w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "All Nodes are ready again. Two minutes later, node-1 has not been admitted.")
 		}},
 		check.Scene{Name: "a new Node has not reported yet", Play: func(w *check.World) {
 			fresh := node("node-2", corev1.ConditionUnknown)
 			fresh.Status.Conditions = nil
 			w.Given(node("node-1", corev1.ConditionTrue, Needed), fresh)
 			start(w)
-			w.Never(time.Hour, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. The kubelet of node-2 has never reported, so it has no Ready condition, and the controller admitted node-1 as well.")
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. The kubelet of node-2 has never reported, so it has no Ready condition, and the controller admitted node-1 as well.")
 		}},
 	)
 }

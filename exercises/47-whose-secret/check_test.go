@@ -29,7 +29,9 @@ func TestExercise(t *testing.T) {
 			expect(w, "shop", "db", "", "Secret vault/db was deleted. ")
 		}},
 		check.Scene{Name: "a user annotates a Secret of her own", Play: func(w *check.World) {
-			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync), secret("shop", "own", "mine", Sync))
+			own := secret("shop", "own", "mine", Sync)
+			own.Labels = map[string]string{"team": "shop"}
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync), own)
 			start(w)
 			expect(w, "shop", "own", "mine", "A user had created Secret shop/own, with the annotation. ")
 		}},
