@@ -19,9 +19,10 @@ import (
 
 // kindOptions are the options of the kind cluster that lessons are played on. It has one Node: lesson 1 counts requests
 // with the API server's metrics, and what runs on each Node adds some. Lesson 1 also creates 300 Pods, of which a small
-// computer cannot run all; the others stay Pending, which makes no difference to the lesson.
+// computer cannot run all, and a kubelet that starts many Pods sends many requests. So few of them run, and the others stay
+// Pending.
 func kindOptions(root string) kind.Options {
-	return kind.Options{Dir: filepath.Join(root, ".workshop", "kind"), MaxPods: 40, Progress: os.Stderr}
+	return kind.Options{Dir: filepath.Join(root, ".workshop", "kind"), MaxPods: 16, Progress: os.Stderr}
 }
 
 // openKind opens the kind cluster, or creates it, and loads what the lesson's Pods run. A cluster that it has created is
