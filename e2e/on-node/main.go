@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,7 +20,7 @@ func main() {
 // run replaces this process with the command. /proc/1/root is the root directory of the machine's first process.
 func run(command []string) error {
 	if len(command) == 0 {
-		return fmt.Errorf("usage: on-node COMMAND [ARGUMENT]...")
+		return errors.New("there is no command to run")
 	}
 	if err := syscall.Chroot("/proc/1/root"); err != nil {
 		return fmt.Errorf("enter the machine's root directory: %w", err)
