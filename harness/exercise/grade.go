@@ -106,7 +106,6 @@ func (g *Grader) checkCode(ctx context.Context, e Exercise, read func() (files, 
 func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, error) {
 	start := time.Now()
 	v := Verdict{Exercise: e.Name}
-	defer func() { v.Seconds = time.Since(start).Seconds() }()
 	mine, err := readFiles(dir, func(string) bool { return true })
 	if err != nil {
 		return v, err
@@ -286,10 +285,9 @@ func tidyCompilerOutput(out, dir string) string {
 }
 
 var (
-	panicLine    = regexp.MustCompile(`(?m)^panic: (.*)$`)
-	fatalLine    = regexp.MustCompile(`(?m)^fatal error: (.*)$`)
-	panicSuffix  = regexp.MustCompile(`( \[recovered[^\]]*\])+$`)
-	addressValue = regexp.MustCompile(`\b0x[0-9a-f]+\b`)
+	panicLine   = regexp.MustCompile(`(?m)^panic: (.*)$`)
+	fatalLine   = regexp.MustCompile(`(?m)^fatal error: (.*)$`)
+	panicSuffix = regexp.MustCompile(`( \[recovered[^\]]*\])+$`)
 )
 
 // judge combines what the check has written with how its process has ended.
@@ -318,6 +316,8 @@ func judge(found verdict.Found, run finished, allowed time.Duration) (Outcome, s
 		return Passed, ""
 	case found.Passed:
 		return Failed, fmt.Sprintf("The check passed, but then its program exited with status %d.", run.status)
+	case strings.Contains(text, "--- FAIL: TestExercise"):
+		return Exited, "The check could not be completed. Its output says why."
 	}
 	return Exited, fmt.Sprintf("The program exited with status %d before the check was over.", run.status)
 }
@@ -374,7 +374,8 @@ func stack(trace []string) string {
 	return strings.Join(frames, "\n")
 }
 
-var testOutput = regexp.MustCompile(`^(=== |\s*--- |\s+[a-z]+\.go:\d+: |FAIL|PASS|ok )`)
+// testOutput matches the lines that package testing prints about a test, without what the test itself has to say.
+var testOutput = regexp.MustCompile(`^(=== |\s*--- |FAIL|PASS|ok )`)
 
 // output keeps the beginning and the end of what is written to it.
 type output struct {

@@ -41,7 +41,11 @@ func TestExercise(t *testing.T) {
 	}
 	fmt.Fprintln(file, ` + "`" + `{"scene":"it adds"}` + "`" + `)
 	fmt.Fprintln(file, ` + "`" + `{"line":{"at":1000000000,"who":"controller","what":"adds"}}` + "`" + `)
-	if got := Add(1, 2); got != 3 {
+	got := Add(1, 2)
+	if got == 99 {
+		t.Fatal("the check cannot go on")
+	}
+	if got != 3 {
 		fmt.Fprintf(file, "{\"failure\":\"1 and 2 made %d.\"}\n", got)
 		t.FailNow()
 	}
@@ -99,6 +103,8 @@ func TestCheck(t *testing.T) {
 		"panics elsewhere":     {add(`go panic("no"); select {}`), exercise.Panicked, "panicked: no.", "", 0},
 		"exits with success":   {addWith("os", `os.Exit(0)`), exercise.Exited, "exited with status 0 before the check was over", "", 0},
 		"exits":                {addWith("os", `os.Exit(7)`), exercise.Exited, "exited with status 7", "", 0},
+		"stops its goroutine":  {addWith("runtime", `runtime.Goexit()`), exercise.Panicked, "runtime.Goexit", "", 0},
+		"breaks the check":     {add(`return 99`), exercise.Exited, "could not be completed", "the check cannot go on", 0},
 		"hangs":                {add(`select {}`), exercise.Panicked, "all goroutines are asleep", "", 0},
 		"never waits":          {add(`for { }`), exercise.Hung, "did not end within 2s", "", 2 * time.Second},
 		"kills itself":         {addWith("syscall", `_ = syscall.Kill(0, syscall.SIGKILL)`), exercise.Exited, "before the check was over", "", 0},

@@ -90,7 +90,7 @@ func (p *Progress) Count(c *Catalogue) int {
 	return count
 }
 
-// Pass notes that an exercise has passed now, if it has not before, and that the next one is the current one.
+// Pass notes that an exercise has passed, if it has not passed before.
 func (p *Progress) Pass(e Exercise, now time.Time) {
 	if p.Passed[e.Name].IsZero() {
 		p.Passed[e.Name] = now.UTC().Truncate(time.Second)

@@ -4,7 +4,7 @@
 //   - A failure says what went wrong in the world, in one or two sentences, and shows the timeline that led to it. It
 //     never says which line to change.
 //   - The world is an API server in memory (package inmemory), in virtual time (testing/synctest): an hour passes in
-//     milliseconds, and every run is the same.
+//     milliseconds, and the verdict does not depend on how fast the machine is.
 //   - A grader ends with a verdict, whatever the participant's code does: it may panic, return early, ignore its context
 //     or send requests without end.
 //

@@ -129,7 +129,7 @@ var scenes = map[string]struct {
 		p.Stop()
 	}, "The controller was still running 1m0s after its context had been cancelled.", "asks the controller to stop"},
 	"panics in the check": {func(w *check.World) {
-		var pods map[string]int
+		pods := nothing()
 		pods["web-0"]++
 	}, "The controller panicked: assignment to entry in nil map.", ""},
 	"logs": {func(w *check.World) {
@@ -137,6 +137,8 @@ var scenes = map[string]struct {
 		w.Failf("It is gone.")
 	}, "It is gone.", "Deleting pod=shop/web-0 because=it is\nold"},
 }
+
+func nothing() map[string]int { return nil }
 
 const sceneVariable = "CHECK_TEST_SCENE"
 

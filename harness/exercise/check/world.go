@@ -231,14 +231,14 @@ func (p *Process) ended() bool {
 	}
 }
 
-// Advance lets time pass, and then waits until nothing happens any more without more time.
+// Advance lets time pass, and then waits until every goroutine is blocked.
 func (w *World) Advance(d time.Duration) {
 	w.T.Helper()
 	time.Sleep(d)
 	w.Settle()
 }
 
-// Settle waits until all goroutines wait for time to pass, or for each other.
+// Settle waits, without letting time pass, until every goroutine is blocked.
 func (w *World) Settle() {
 	w.T.Helper()
 	synctest.Wait()
@@ -325,7 +325,7 @@ func (w *World) Writes() []history.Request {
 // Since returns how much time has passed in the world.
 func (w *World) Since() time.Duration { return time.Since(w.start) }
 
-// Say adds a line to the timeline: something that the check did or found out. bad marks a line that shows what is wrong.
+// Say adds a line to the timeline: something that the check did or found out.
 func (w *World) Say(format string, args ...any) { w.say("world", fmt.Sprintf(format, args...), "") }
 
 func (w *World) say(who, what, note string) {

@@ -129,7 +129,7 @@ func (s *Server) Heal() {
 	}
 }
 
-// CutWatches breaks all watches of a resource, or all watches if resource is "". Clients that want to go on open a new one.
+// CutWatches breaks all watches of a resource, or all watches if resource is "".
 func (s *Server) CutWatches(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,7 +335,7 @@ func finalizers(object Object) []string {
 	return list
 }
 
-// set returns the object's metadata after setting one field. The object must be a copy that is not stored yet.
+// set sets a field of the object's metadata. The object must be a copy that is not stored yet.
 func set(object Object, field string, value any) {
 	if _, ok := object["metadata"].(Object); !ok {
 		object["metadata"] = Object{}
@@ -457,14 +457,11 @@ func (s *Server) update(t target, old, object Object) (Object, error) {
 	if name := metadata(object, "name"); name != t.name {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, t.name))
 	}
-	conflict := func(reason string) error {
-		return apierrors.NewConflict(t.GroupResource(), t.name, fmt.Errorf("%s", reason))
-	}
 	if version := metadata(object, "resourceVersion"); version != "" && version != metadata(old, "resourceVersion") {
-		return nil, conflict("the object has been modified; please apply your changes to the latest version and try again")
+		return nil, conflict(t, "the object has been modified; please apply your changes to the latest version and try again")
 	}
 	if uid := metadata(object, "uid"); uid != "" && uid != metadata(old, "uid") {
-		return nil, conflict(fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, metadata(old, "uid")))
+		return nil, conflict(t, "Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, metadata(old, "uid"))
 	}
 	updated := runtime.DeepCopyJSON(object)
 	switch {
@@ -505,6 +502,10 @@ func (s *Server) update(t target, old, object Object) (Object, error) {
 		return s.store(t, "DELETED", old, updated), nil
 	}
 	return s.store(t, "MODIFIED", old, updated), nil
+}
+
+func conflict(t target, format string, args ...any) error {
+	return apierrors.NewConflict(t.GroupResource(), t.name, fmt.Errorf(format, args...))
 }
 
 func setOrDelete(object Object, field string, value any) {
@@ -553,7 +554,7 @@ func (s *Server) delete(t target, old Object, options metav1.DeleteOptions) (Obj
 	if p := options.Preconditions; p != nil {
 		for field, want := range map[string]*string{"uid": (*string)(p.UID), "resourceVersion": p.ResourceVersion} {
 			if got := metadata(old, field); want != nil && *want != got {
-				return nil, apierrors.NewConflict(t.GroupResource(), t.name, fmt.Errorf("Precondition failed: %s in precondition: %s, %s in object meta: %s", field, *want, field, got))
+				return nil, conflict(t, "Precondition failed: %s in precondition: %s, %s in object meta: %s", field, *want, field, got)
 			}
 		}
 	}

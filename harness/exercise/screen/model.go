@@ -54,6 +54,7 @@ type Model struct {
 	cursor        int    // the selected line in the list
 	offset        int    // lines of the body that are scrolled away
 
+	started  time.Time          // when the check that is running was started
 	changed  bool               // the code of the last check differs from the exercise as shipped
 	checking int                // number of the check that is running; 0 if none is
 	checks   int                // number of checks so far
@@ -71,6 +72,8 @@ type (
 	}
 	// SavedMsg is sent when files of the participant may have changed.
 	SavedMsg struct{}
+	// tickMsg is sent once a second, so that the screen shows how long a check has been running.
+	tickMsg struct{}
 	// StatusMsg is sent with what is being done, such as building the control plane, and with "" when it is over.
 	StatusMsg string
 )
@@ -115,7 +118,7 @@ func (m *Model) check() tea.Cmd {
 	ctx, cancel := context.WithCancel(m.ctx)
 	m.checks++
 	number := m.checks
-	m.checking, m.cancel = number, cancel
+	m.checking, m.cancel, m.started = number, cancel, time.Now()
 	return func() tea.Msg {
 		defer cancel()
 		v, err := m.Check(ctx, e)
@@ -326,6 +329,18 @@ func Run(ctx context.Context, o Options, started func(status func(string)), opti
 	if started != nil {
 		started(func(status string) { program.Send(StatusMsg(status)) })
 	}
+	go func() {
+		second := time.NewTicker(time.Second)
+		defer second.Stop()
+		for {
+			select {
+			case <-second.C:
+				program.Send(tickMsg{})
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 	go Watch(ctx, filepath.Join(o.Catalogue.Dir, "my"), func() { program.Send(SavedMsg{}) })
 	_, err = program.Run()
 	if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
@@ -336,6 +351,3 @@ func Run(ctx context.Context, o Options, started func(status func(string)), opti
 	}
 	return nil
 }
-
-// text joins lines.
-func text(lines []string) string { return strings.Join(lines, "\n") }

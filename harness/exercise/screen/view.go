@@ -3,6 +3,7 @@ package screen
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
@@ -41,7 +42,7 @@ func (m *Model) View() tea.View {
 // Text returns what is on the screen.
 func (m *Model) Text() string {
 	if m.mode == listing {
-		return text(m.clip(m.list()))
+		return strings.Join(m.clip(m.list()), "\n")
 	}
 	lines := m.header()
 	body := m.body()
@@ -56,7 +57,7 @@ func (m *Model) Text() string {
 		more = fmt.Sprintf("%d more lines: space, ↓", below)
 	}
 	lines = append(lines, m.style(faint, more))
-	return text(m.clip(append(lines, m.footer()...)))
+	return strings.Join(m.clip(append(lines, m.footer()...)), "\n")
 }
 
 // clip truncates the lines to the width of the terminal.
@@ -100,7 +101,7 @@ func (m *Model) state() []string {
 	case m.checking > 0 && m.status != "":
 		state = m.style(yellow, "… "+m.status)
 	case m.checking > 0:
-		state = m.style(yellow, "… checking")
+		state = m.style(yellow, "… checking"+m.waited())
 	case m.verdict == nil:
 	case m.verdict.Passed():
 		state = m.style(green, "✓ passed") + fmt.Sprintf(" in %.1fs", m.verdict.Seconds)
@@ -108,6 +109,18 @@ func (m *Model) state() []string {
 		state = m.style(red, "✗ "+string(m.verdict.Outcome)) + fmt.Sprintf(" in %.1fs", m.verdict.Seconds)
 	}
 	return []string{state, ""}
+}
+
+// waited says how long a check has been running, if it takes long.
+func (m *Model) waited() string {
+	seconds := int(time.Since(m.started).Seconds())
+	switch {
+	case seconds < 3:
+		return ""
+	case m.checks == 1 && seconds > 10:
+		return fmt.Sprintf(", %ds; the first check compiles client-go, which may take minutes", seconds)
+	}
+	return fmt.Sprintf(", %ds", seconds)
 }
 
 func firstLine(text string) string {

@@ -24,7 +24,7 @@ const FileVariable = "WORKSHOP_VERDICT"
 
 // Line is one thing that happened while the check ran.
 type Line struct {
-	At   time.Duration `json:"at"`             // since the start of the check, in its own time, which may be virtual
+	At   time.Duration `json:"at"`             // since the start of the scene, in its own time, which may be virtual; in JSON, nanoseconds
 	Who  string        `json:"who"`            // the program that did it: "controller", "user", "event", "log", ...
 	What string        `json:"what"`           // such as "delete pod shop/web-0"
 	Note string        `json:"note,omitempty"` // the answer, or what is remarkable about it
