@@ -326,12 +326,12 @@ func (w *world) writesOf(object string) (writes []string) {
 	return writes
 }
 
-// wrote waits until the controller has made that many writes of a kind since it started.
-func (w *world) wrote(verb string, count int) {
+// wrote waits until the controller has made that many writes of a kind, not counting the first ones.
+func (w *world) wrote(from int, verb string, count int) {
 	w.t.Helper()
 	w.Eventually("writes", func(context.Context) string {
 		got := 0
-		for _, write := range w.writes() {
+		for _, write := range w.writes()[from:] {
 			if strings.HasPrefix(write, verb+" ") {
 				got++
 			}
