@@ -22,7 +22,7 @@ import (
 // computer cannot run all, and a kubelet that starts many Pods sends many requests. So few of them run, and the others stay
 // Pending.
 func kindOptions(root string) kind.Options {
-	return kind.Options{Dir: filepath.Join(root, ".workshop", "kind"), MaxPods: 16, Progress: os.Stderr}
+	return kind.Options{Dir: filepath.Join(root, ".workshop", "kind"), MaxPods: 25, Progress: os.Stderr}
 }
 
 // openKind opens the kind cluster, or creates it, and loads what the lesson's Pods run. A cluster that it has created is
