@@ -65,12 +65,6 @@ func On(t testing.TB, c *cluster.Cluster) *Env {
 		t.Fatalf("create a namespace: %v", err)
 	}
 	t.Cleanup(func() {
-		select {
-		case <-c.Done():
-			t.Error(c.Err())
-			return
-		default:
-		}
 		// t.Context() is cancelled before cleanups run.
 		err := client.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
