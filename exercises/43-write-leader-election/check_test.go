@@ -4,6 +4,7 @@ package writeleaderelection
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -105,7 +106,7 @@ func (r *replicas) working() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.active) > 1 {
-		r.w.Failf("The replicas %v work at the same time.", r.active)
+		r.w.Failf("The replicas %v work at the same time.", slices.Sorted(slices.Values(r.active)))
 	}
 	return append([]string(nil), r.active...)
 }
