@@ -128,7 +128,7 @@ bench: ## Measure how long the control plane takes to start (beside envtest), wh
 ##  requests costs, what 1,000 Networks of lesson 4 take, what the reboots of 5,000
 ##  Nodes take with lesson 5, and what 10,000 copies of a Secret take with lesson 6
 ##  BOOTS=10, NETWORKS=1000, REBOOT_NODES=5000, SECRETS=1x2000,1x10000: how many
-##  BENCH="--events 0": flags of the first one; SECRET_BENCH="--unrelated 0": of the last
+##  BENCH="--events 0": flags of the first; SECRET_BENCH="--unrelated 0": of the last
 	@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),10)" $(BENCH)
 	@cd 04-crd/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --networks "$(or $(NETWORKS),1000)"
 	@cd 05-reboot-operator/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --nodes "$(or $(REBOOT_NODES),5000)"
@@ -158,7 +158,7 @@ survivors = $(or $(filter 0$(or $(LESSON),3)-%,$(wildcard 0*/test/survivors.txt)
 
 # Gremlins makes the changes. It runs the tests of one package at a time; they need no cluster.
 .PHONY: mutation
-mutation: ## Change one operator of a lesson's code at a time, and see whether its own tests fail
+mutation: ## Change a lesson's code, one operator at a time, and see whether its tests fail
 ##  LESSON=3: which; MUTATION="--only controller.go": flags
 	@cd tools/gremlins && GOWORK=off go build -o ../../.workshop/bin/ tool
 	@cd harness && GOWORK=off go build -o ../.workshop/bin/ ./cmd/mutation
