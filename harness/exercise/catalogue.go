@@ -38,7 +38,9 @@ type About struct {
 	Title   string `json:"title"`
 	Lesson  int    `json:"lesson"`            // the lesson that it belongs to, from 1
 	Cluster bool   `json:"cluster,omitempty"` // true if the check needs a control plane
-	Fails   string `json:"fails"`             // why the exercise fails as shipped; for authors, since it gives the bug away
+	// TimelineVaries is true if the order of goroutines decides what the exercise as shipped does after its mistake.
+	TimelineVaries bool   `json:"timelineVaries,omitempty"`
+	Fails          string `json:"fails"` // why the exercise fails as shipped; for authors, since it gives the bug away
 }
 
 // Names of files and directories.
