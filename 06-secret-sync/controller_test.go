@@ -543,6 +543,7 @@ func TestACopyThatWasNeverSeen(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.addNamespaces(1)
 		w.startController(0)
+		advance(time.Second) // all watches are open
 		// The watch would deliver both changes. One that starts again lists, and sees neither.
 		w.onRequest = func(string) { w.deaf = CopyLabel }
 		w.onWrite = func(*process) {
