@@ -52,40 +52,52 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Take both samples right after an iteration has started, so that they are whole iterations apart.
+	// Take each sample right after an iteration has started, so that the samples are whole iterations apart.
 	marker := request{"GET", flag.Arg(0)}
 	now, err := scrape(ctx, client, flag.Args())
 	if err != nil {
 		return err
 	}
-	before, err := awaitCount(ctx, client, flag.Args(), marker, now[marker].count+1)
-	if err != nil {
-		return err
+	samples := make([]map[request]usage, *iterations+1)
+	for i := range samples {
+		if now, err = awaitCount(ctx, client, flag.Args(), marker, now[marker].count+1); err != nil {
+			return err
+		}
+		samples[i] = now
 	}
-	after, err := awaitCount(ctx, client, flag.Args(), marker, before[marker].count+float64(*iterations))
-	if err != nil {
-		return err
-	}
-	measured := after[marker].count - before[marker].count
 
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(out, "VERB\tRESOURCE\tREQUESTS/ITERATION\tKB/ITERATION")
 	var total usage
-	for _, request := range slices.SortedFunc(maps.Keys(after), func(a, b request) int {
+	for _, request := range slices.SortedFunc(maps.Keys(now), func(a, b request) int {
 		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.verb, b.verb))
 	}) {
-		// Rounded, because a sample may be taken in the middle of an iteration, and other clients send requests too.
-		count := math.Round((after[request].count - before[request].count) / measured)
-		bytes := (after[request].bytes - before[request].bytes) / measured
-		if count == 0 {
+		usage := perIteration(samples, marker, request)
+		if usage.count == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.1f\n", request.verb, request.resource, count, bytes/1000)
-		total.count += count
-		total.bytes += bytes
+		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.1f\n", request.verb, request.resource, usage.count, usage.bytes/1000)
+		total.count += usage.count
+		total.bytes += usage.bytes
 	}
 	fmt.Fprintf(out, "total\t\t%.0f\t%.1f\n", total.count, total.bytes/1000)
 	return out.Flush()
+}
+
+// perIteration returns what the requests of one kind cost in one iteration: the median, because other clients send such
+// requests too, now and then, and because a sample may be taken in the middle of an iteration. The marker tells how many
+// iterations two samples are apart.
+func perIteration(samples []map[request]usage, marker, r request) usage {
+	var counts, bytes []float64
+	for i, after := range samples[1:] {
+		before := samples[i]
+		iterations := after[marker].count - before[marker].count
+		counts = append(counts, math.Round((after[r].count-before[r].count)/iterations))
+		bytes = append(bytes, (after[r].bytes-before[r].bytes)/iterations)
+	}
+	slices.Sort(counts)
+	slices.Sort(bytes)
+	return usage{counts[len(counts)/2], bytes[len(bytes)/2]}
 }
 
 // awaitCount polls the metrics until the API server has served count requests of the marker's kind, and returns
