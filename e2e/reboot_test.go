@@ -35,17 +35,17 @@ func TestRebootOperator(t *testing.T) {
 	require.Len(t, workers, 3)
 
 	t.Run("rolling reboot", func(t *testing.T) {
-		own := nodeOf(t, leader(t))
+		own := nodeOf(t, leader(t, rebootNamespace, "reboot-controller"))
 		require.Contains(t, workers, own, "the operator's own Node is one of those that reboot")
 		rollingReboot(t, workers, func() {})
 	})
 	t.Run("the leader is killed", func(t *testing.T) {
 		var killed string
 		rollingReboot(t, workers, func() {
-			killed = leader(t)
+			killed = leader(t, rebootNamespace, "reboot-controller")
 			kubectl(t, "delete", "pod", killed, "--namespace="+rebootNamespace, "--grace-period=0", "--force")
 		})
-		require.NotEqual(t, killed, leader(t))
+		require.NotEqual(t, killed, leader(t, rebootNamespace, "reboot-controller"))
 	})
 }
 
@@ -245,12 +245,12 @@ func workerNames(t *testing.T) []string {
 	return names
 }
 
-// leader returns the name of the Pod that holds the controller's Lease.
-func leader(t *testing.T) string {
+// leader returns the name of the Pod that holds a Lease.
+func leader(t *testing.T, namespace, name string) string {
 	t.Helper()
 	var pod string
 	eventually(t, "wait for a leader", func(ctx context.Context) string {
-		lease, err := world.client.CoordinationV1().Leases(rebootNamespace).Get(ctx, "reboot-controller", metav1.GetOptions{})
+		lease, err := world.client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
 		}

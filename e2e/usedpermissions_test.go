@@ -51,6 +51,7 @@ var notUsed = map[string]string{
 	"reboot-operator/reboot-agent may patch events.events.k8s.io":             "client-go patches an Event that occurs again",
 	"reboot-operator/reboot-controller may patch events.events.k8s.io":        "client-go patches an Event that occurs again",
 	"reboot-operator/reboot-controller may watch pods":                        "it watches them with --blocking-pods",
+	"secret-sync/secretsync-controller may patch events.events.k8s.io":        "client-go patches an Event that occurs again",
 }
 
 // TestPermissionsAreUsed compares what the lessons' roles grant with what the controllers have asked for in the other

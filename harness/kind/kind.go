@@ -299,6 +299,18 @@ func (c *Cluster) Exec(ctx context.Context, node string, command ...string) (str
 	return c.engine.run(ctx, append([]string{"exec", node}, command...)...)
 }
 
+// Pause freezes all processes of a Node, as on a machine that hangs. [Cluster.Resume] lets them run again.
+func (c *Cluster) Pause(ctx context.Context, node string) error {
+	_, err := c.engine.run(ctx, "pause", node)
+	return err
+}
+
+// Resume ends a [Cluster.Pause].
+func (c *Cluster) Resume(ctx context.Context, node string) error {
+	_, err := c.engine.run(ctx, "unpause", node)
+	return err
+}
+
 // SurviveReboots makes each Node's container start again whenever its machine reboots. As kind has created them, they do so
 // once, and after the next reboot they stay down.
 func (c *Cluster) SurviveReboots(ctx context.Context) error {
