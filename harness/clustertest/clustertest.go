@@ -67,6 +67,12 @@ func On(t testing.TB, c *cluster.Cluster) *Env {
 	t.Cleanup(func() {
 		// t.Context() is cancelled before cleanups run.
 		err := client.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{})
+		select {
+		case <-c.Done():
+			t.Errorf("the control plane has ended: %v", c.Err())
+			return
+		default:
+		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("delete namespace %s: %v", namespace.Name, err)
 		}
