@@ -28,7 +28,7 @@ type AgentOptions struct {
 	NodeName string // of the Node that this machine is
 	BootID   BootIDSource
 	Rebooter Rebooter
-	Sentinel *Sentinel // nil if nothing on the machine may ask for a reboot
+	Sentinel *Sentinel // nil if the machine itself cannot ask for a reboot
 	// RebootRetry is how long the agent waits for the machine to go down before it asks for the reboot again.
 	RebootRetry time.Duration
 	Backoff     time.Duration // delay before the first retry of a request; doubles with each further failure
@@ -92,8 +92,8 @@ func NewAgent(ctx context.Context, client kubernetes.Interface, options AgentOpt
 	return a, err
 }
 
-// Run works until ctx is cancelled, and returns when no goroutine of the agent is left. An API server that does not answer
-// is waited for: the reboot that the agent must complete may be the reason.
+// Run works until ctx is cancelled, and returns when no goroutine of the agent is left. It waits for an API server that does
+// not answer, because the reboot that the agent has to complete may be the reason.
 func (a *Agent) Run(ctx context.Context) error {
 	if err := a.broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("start recording Events: %w", err)
@@ -107,7 +107,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.ready.Store(true)
 	klog.FromContext(ctx).Info("Cache synced", "node", a.NodeName)
-	a.asked = time.Now() // perhaps, by the process before this one
+	a.asked = time.Now() // the previous process may have asked just now
 	var goroutines sync.WaitGroup
 	goroutines.Go(func() {
 		for a.processNextWorkItem(ctx) {
@@ -133,7 +133,7 @@ func (a *Agent) processNextWorkItem(ctx context.Context) bool {
 	again, err := a.reconcile(ctx)
 	if err != nil {
 		if !apierrors.IsConflict(err) && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed, retrying with backoff", "failures", a.queue.NumRequeues(key)+1)
+			klog.FromContext(ctx).Error(err, "Failed, requeueing with backoff", "failures", a.queue.NumRequeues(key)+1)
 		}
 		a.queue.AddRateLimited(key)
 		return true
@@ -170,7 +170,7 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration, err error) 
 	return 0, nil
 }
 
-// begin records the boot ID, so that whoever runs after the reboot can tell that there was one.
+// begin records the boot ID, so that the agent that runs after the reboot can tell that there was one.
 func (a *Agent) begin(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	bootID, err := a.BootID.Read(ctx)
 	if err != nil {
@@ -197,8 +197,8 @@ func (a *Agent) reboot(ctx context.Context, node *corev1.Node) (again time.Durat
 	if bootID != before {
 		return 0, a.complete(ctx, node, before, bootID)
 	}
-	// Whoever recorded the boot ID may have died before it asked for the reboot, so ask again. But give the machine the time
-	// to go down, and its kubelet the time to report the new boot ID: a second reboot would be one too many.
+	// The process that recorded the boot ID may have died before it asked for the reboot, so ask again. But give the machine
+	// time to go down, and its kubelet time to report the new boot ID, so that the machine does not reboot twice.
 	if wait := a.RebootRetry - time.Since(a.asked); !a.asked.IsZero() && wait > 0 {
 		return wait, nil
 	}
@@ -220,7 +220,7 @@ func (a *Agent) clear(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// complete gives the slot back.
+// complete ends a reboot: it frees the slot, and uncordons the Node if the controller had cordoned it.
 func (a *Agent) complete(ctx context.Context, node *corev1.Node, before, after string) error {
 	now := time.Now()
 	took := now.Sub(timeOf(node, SinceAnnotation)).Round(time.Second)
@@ -240,7 +240,7 @@ func (a *Agent) complete(ctx context.Context, node *corev1.Node, before, after s
 	klog.FromContext(ctx).Info("Rebooted", "bootIDBefore", before, "bootID", after, "took", took)
 	a.recorder.Eventf(node, nil, corev1.EventTypeNormal, "Rebooted", "Reboot", "Rebooted in %s: the boot ID was %s and is %s", took, before, after)
 	if stillAsks {
-		a.recorder.Eventf(node, nil, corev1.EventTypeWarning, "RebootDidNotHelp", "Reboot", "The machine still asks for a reboot; ignored until it has stopped to ask")
+		a.recorder.Eventf(node, nil, corev1.EventTypeWarning, "RebootDidNotHelp", "Reboot", "The machine still asks for a reboot; ignored until it stops asking")
 	}
 	return nil
 }

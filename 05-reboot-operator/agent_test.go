@@ -225,7 +225,7 @@ func TestTheAgentDoesNotAct(t *testing.T) {
 		advance(2 * time.Minute)
 		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
 		require.Equal(t, "kernel", w.node("node-00").Annotations[NeededAnnotation])
-		require.Equal(t, []string{"Not rebooted, and retried in 5m0s: the agent has not acted for 5m0s"}, w.told("node-00", "AgentTimeout"))
+		require.Equal(t, []string{"Not rebooted; next attempt in 5m0s: the agent has not acted for 5m0s"}, w.told("node-00", "AgentTimeout"))
 		w.machines["node-00"].startAgent()
 		advance(20 * time.Minute)
 		w.requireDone(1, "node-00", "node-01")

@@ -2,10 +2,10 @@
 // annotations of the Nodes, see [PhaseOf]: one [Controller] for the cluster, which decides which Node may reboot next and
 // drains it, and on each Node an [Agent], which reboots the machine and proves that it did.
 //
-//   - There are never more Nodes unavailable than [Policy] allows, whoever else acts at the same time.
-//   - Every process may be killed between any two requests. The annotations say how to go on.
+//   - The controller never makes more Nodes unavailable than [Policy] allows, even if two controllers are active.
+//   - Every process may be killed between any two requests. The annotations hold all that its successor needs.
 //   - A reboot is over when the boot ID has changed, and not before.
-//   - What somebody else cordoned stays cordoned.
+//   - A Node that somebody else cordoned stays cordoned.
 package reboot
 
 import (
@@ -33,7 +33,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// admission is the key under which it is decided who is next. All other keys are names of Nodes.
+// admission is the key of the decision which Nodes to admit. All other keys are names of Nodes.
 const admission = ""
 
 // Controller admits and drains Nodes. Run must be called at most once.
@@ -42,14 +42,14 @@ type Controller struct {
 	client   kubernetes.Interface
 	nodes    coreinformers.TypedNodeInformer
 	lister   listers.NodeLister
-	blockers listers.PodLister // nil if no Pods forbid reboots
+	blockers listers.PodLister // nil if no Pods block reboots
 	drainer  *drainer
 	factory  []informers.SharedInformerFactory
 	queue    workqueue.TypedRateLimitingInterface[string]
 
 	recorder    events.EventRecorder
 	broadcaster events.EventBroadcaster
-	told        *told // what Events have been written about each Node
+	told        *told // the last Events about each Node, which are not repeated
 	metrics     *metrics
 	ready       atomic.Bool
 }
@@ -117,7 +117,8 @@ func strip(object any) (any, error) {
 	return object, nil
 }
 
-// concerns reports whether the controller depends on what has changed. Mostly it is a heartbeat of the kubelet.
+// concerns reports whether an update changes what the controller reads. Most updates do not: they are heartbeats of the
+// kubelet.
 func concerns(old, node *corev1.Node) bool {
 	return isReady(old) != isReady(node) || old.Spec.Unschedulable != node.Spec.Unschedulable || old.UID != node.UID ||
 		!maps.Equal(old.Annotations, node.Annotations) || !maps.Equal(old.Labels, node.Labels)
@@ -132,7 +133,7 @@ func (c *Controller) enqueue(name string) {
 // Run works until ctx is cancelled, and returns when no goroutine of the controller is left.
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	// A request that has begun may take Grace to end.
+	// In-flight work may continue for Grace after ctx is cancelled.
 	workCtx, cancelWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelWork()
 	if err := c.broadcaster.StartRecordingToSinkWithContext(workCtx); err != nil {
@@ -191,8 +192,8 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 			c.queue.AddAfter(key, again)
 		}
 	case apierrors.IsConflict(err):
-		// Somebody else was first. The watch brings the new object, or has brought it.
-		klog.FromContext(ctx).V(2).Info("Changed meanwhile, trying again", "err", err)
+		// The object has changed since it was read. The watch delivers the new version, or has delivered it already.
+		klog.FromContext(ctx).V(2).Info("Conflict, requeueing with backoff", "err", err)
 		c.queue.AddRateLimited(key)
 	default:
 		klog.FromContext(ctx).Error(err, "Failed, requeueing with backoff", "key", key, "failures", c.queue.NumRequeues(key)+1)
@@ -201,7 +202,8 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 	return true
 }
 
-// admit admits as many Nodes as there are free slots. It returns when the time may change the decision.
+// admit admits as many Nodes as there are free slots. It returns after what time the decision may change by itself; 0 for
+// never.
 func (c *Controller) admit(ctx context.Context) (again time.Duration, err error) {
 	nodes, err := c.lister.List(labels.Everything())
 	if err != nil {
@@ -210,8 +212,8 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 	if again, any := c.decide(State{Nodes: nodes}, func(*corev1.Node) {}); !any {
 		return again, nil // without a request
 	}
-	// First read the ledger, which is current, and then the cache, which may be older: a Node that has been admitted
-	// meanwhile is in the one, if it is not yet in the other.
+	// Read the ledger before the cache. The cache may be stale, but an admitted Node that it does not show yet is in the
+	// ledger.
 	ledger, err := readLedger(ctx, c.client, c.Namespace, c.Ledger)
 	if err != nil {
 		return 0, err
@@ -240,8 +242,8 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 	return again, errors.Join(errs...)
 }
 
-// decide calls admit for each Node that is admitted, and says whether there is any. again is when the time may change the
-// decision.
+// decide calls admit for each Node that may be admitted, and reports whether there is any. again is after what time the
+// decision may change by itself; 0 for never.
 func (c *Controller) decide(state State, admit func(*corev1.Node)) (again time.Duration, any bool) {
 	state.Now, state.Blockers = time.Now(), c.blocking()
 	for _, d := range Decide(state, c.Policy) {

@@ -216,7 +216,7 @@ func TestGivesUpADrain(t *testing.T) {
 		require.Equal(t, Needed, PhaseOf(node))
 		require.False(t, node.Spec.Unschedulable)
 		require.Equal(t, "1", node.Annotations[FailuresAnnotation])
-		require.Equal(t, []string{"Not rebooted, and retried in 5m0s: the drain took longer than 10m0s: Pod shop/db cannot be evicted: The disruption budget db needs 1 healthy pods and has 1 currently"},
+		require.Equal(t, []string{"Not rebooted; next attempt in 5m0s: the drain took longer than 10m0s: Pod shop/db cannot be evicted: The disruption budget db needs 1 healthy pods and has 1 currently"},
 			w.told("node-00", "DrainTimeout"))
 		advance(time.Minute)
 		w.requireDone(1, "node-01")

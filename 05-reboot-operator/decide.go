@@ -187,7 +187,7 @@ func (c count) plus(d count) count {
 	return count{c.nodes + d.nodes, c.unavailable + d.unavailable, c.admitted + d.admitted}
 }
 
-// check decides about a Node that holds no slot by the number of free slots alone.
+// check reports whether the budget has a slot for a Node that holds none.
 func (b *budget) check(node *corev1.Node) Decision {
 	if !b.all.allows(b.policy.MaxUnavailable, b.unavailable[node.Name]) {
 		return Decision{Reason: BudgetFull, Message: fmt.Sprintf("%d of %d Nodes are unavailable; --max-unavailable is %s",

@@ -21,11 +21,11 @@ import (
 
 const (
 	evictionRetry   = 5 * time.Second // between two evictions of the same Pod
-	terminationPoll = time.Second     // between two looks at Pods that terminate
+	terminationPoll = time.Second     // between two checks of Pods that are terminating
 )
 
-// drainer evicts the Pods of Nodes, with the code of "kubectl drain". It does not wait: what kubectl does in a loop that
-// blocks, and that a restart would forget, is here one step, which the controller repeats.
+// drainer evicts the Pods of Nodes, with the code of "kubectl drain". kubectl blocks in a loop until a Node is empty, and
+// starts over if it is restarted. drainer does one step of that loop and returns; the controller repeats it.
 type drainer struct {
 	client kubernetes.Interface
 	// deleteUnmanaged also evicts Pods that nothing will create again.
@@ -35,10 +35,10 @@ type drainer struct {
 	ownPod string
 
 	mu      sync.Mutex
-	evicted map[types.UID]attempt // the last one for each Pod
+	evicted map[types.UID]attempt // the last attempt for each Pod, for evictionRetry
 }
 
-// attempt is one to evict a Pod.
+// attempt is an attempt to evict a Pod.
 type attempt struct {
 	at     time.Time
 	reason string // why the Pod is still there, in a sentence
@@ -49,13 +49,13 @@ func newDrainer(client kubernetes.Interface, deleteUnmanaged bool, ownPod string
 }
 
 // step evicts the Pods that are still on a Node. It returns what the drain is waiting for, in a sentence, and when to call
-// it again; "" if there is nothing left to wait for. The error is one that repetition may cure.
+// it again; "" if there is nothing left to wait for. An error is worth a retry.
 func (d *drainer) step(ctx context.Context, node string) (waiting string, again time.Duration, err error) {
 	helper := &drain.Helper{
 		Ctx: ctx, Client: d.client, Force: d.deleteUnmanaged,
 		GracePeriodSeconds:  -1, // each Pod's own
 		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
-		// Nobody reports the end of a Pod on a machine that is off.
+		// While a machine is off, no kubelet reports that its Pods have terminated.
 		SkipWaitForDeleteTimeoutSeconds: 60,
 		AdditionalFilters: []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
 			if pod.Namespace+"/"+pod.Name == d.ownPod {
@@ -90,7 +90,7 @@ func (d *drainer) step(ctx context.Context, node string) (waiting string, again 
 	return strings.Join(reasons, "; "), again, nil
 }
 
-// evict evicts a Pod, unless that was tried a moment ago. The reason says what the Pod is waiting for; "" if it is gone.
+// evict evicts a Pod, unless that was tried a moment ago. The reason says why the Pod is still there; "" if it is gone.
 func (d *drainer) evict(helper *drain.Helper, pod corev1.Pod) (reason string, refused bool, err error) {
 	name := pod.Namespace + "/" + pod.Name
 	if pod.DeletionTimestamp != nil {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// tell writes an Event about a Node, unless the last one with this reason had the same key: what has not changed since is
-// not told again.
+// tell writes an Event about a Node, unless the last one with this reason had the same key: an Event is repeated only when
+// something has changed.
 func (c *Controller) tell(node *corev1.Node, eventType, reason, action, key, format string, args ...any) {
 	if !c.told.isNew(node.Name, reason, key) {
 		return
@@ -19,7 +19,7 @@ func (c *Controller) tell(node *corev1.Node, eventType, reason, action, key, for
 	c.recorder.Eventf(node, nil, eventType, reason, action, format, args...)
 }
 
-// blocking returns, for each Node, a running Pod that forbids its reboot.
+// blocking returns, for each Node, a running Pod that blocks its reboot.
 func (c *Controller) blocking() map[string]string {
 	blocking := map[string]string{}
 	if c.blockers == nil {
@@ -40,10 +40,10 @@ func (c *Controller) blocking() map[string]string {
 	return blocking
 }
 
-// told remembers what has been told about each Node, by reason.
+// told remembers which Events have been written, so that they are not repeated.
 type told struct {
 	mu   sync.Mutex
-	last map[string]map[string]string
+	last map[string]map[string]string // key of the last Event, by Node and reason
 }
 
 func newTold() *told { return &told{last: map[string]map[string]string{}} }
@@ -62,7 +62,7 @@ func (t *told) isNew(node, reason, key string) bool {
 	return true
 }
 
-// forget removes what has been told about a Node.
+// forget removes the keys of a Node that no longer exists.
 func (t *told) forget(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -39,7 +39,7 @@ func (v *View) explainIdle(node *corev1.Node) []string {
 		sentences = append(sentences, fmt.Sprintf("Its last reboot, or attempt at one, ended %s.", v.ago(last)))
 	}
 	if why, ignored := node.Annotations[SentinelIgnoredAnnotation]; ignored {
-		sentences = append(sentences, "What the sentinel of the machine asks for is ignored until the sentinel has stopped asking"+because(why)+".")
+		sentences = append(sentences, "The sentinel of its machine still asks for a reboot, and is ignored until it stops asking"+because(why)+".")
 	}
 	if _, stray := node.Annotations[NowAnnotation]; stray {
 		sentences = append(sentences, "Its annotation "+NowAnnotation+" has no effect, because the controller has not admitted the Node.")
@@ -147,7 +147,7 @@ func (v *View) explainInProgress(node *corev1.Node) []string {
 		sentences = append(sentences, "The Node is not ready: the machine is down, or still starting.")
 	}
 	if limit := v.Timeouts.Reboot; limit > 0 && !since.IsZero() && v.Now.Sub(since) >= limit {
-		return append(sentences, fmt.Sprintf("That is longer than --reboot-timeout %s: look at the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.",
+		return append(sentences, fmt.Sprintf("That is longer than --reboot-timeout %s: check the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.",
 			duration.HumanDuration(limit)))
 	}
 	return sentences
@@ -161,8 +161,7 @@ func (v *View) deadline(since time.Time, timeout time.Duration, flag, then strin
 	return []string{fmt.Sprintf("At %s, after %s %s, %s.", formatTime(since.Add(timeout)), flag, duration.HumanDuration(timeout), then)}
 }
 
-// ControllerProblem says why it seems that no controller is running, judging from its Lease; "" if one is. Without a Lease,
-// there is no telling.
+// ControllerProblem says why it seems that no controller is running, judging from its Lease; "" if one is.
 func ControllerProblem(lease *coordinationv1.Lease, now time.Time) string {
 	name := fmt.Sprintf("Lease %s/%s", lease.Namespace, lease.Name)
 	spec := lease.Spec

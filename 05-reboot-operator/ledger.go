@@ -71,7 +71,7 @@ func parseSlots(text string, slots map[string]string) error {
 }
 
 // isPaused reports whether reboots are paused. A value that is not a boolean was meant to change something, so it pauses:
-// a rollout that waits does less harm than one that was to be stopped and goes on.
+// a rollout that waits does less harm than one that continues although somebody wanted to stop it.
 func isPaused(configMap *corev1.ConfigMap) bool {
 	value, ok := configMap.Data[pausedKey]
 	paused, err := strconv.ParseBool(value)

@@ -34,7 +34,7 @@ func newMetrics(lister listers.NodeLister) *metrics {
 	}
 }
 
-// observe counts what a change of a Node means.
+// observe updates the metrics for a change of a Node's phase.
 func (m *metrics) observe(old, node *corev1.Node) {
 	switch from, to := PhaseOf(old), PhaseOf(node); {
 	case from == Draining && to == Approved:

@@ -23,14 +23,14 @@ type Options struct {
 	BlockingPods labels.Selector
 
 	DrainTimeout  time.Duration // after which a drain is given up
-	AgentTimeout  time.Duration // within which the agent must take up a drained Node
+	AgentTimeout  time.Duration // within which the agent must act on a drained Node
 	RebootTimeout time.Duration // after which a Node that has not come back is reported
 	// RetryInterval is how long a Node waits after an attempt that was given up. It doubles with each failure in a row, up
 	// to MaxRetryInterval.
 	RetryInterval    time.Duration
 	MaxRetryInterval time.Duration
-	// DeleteUnmanagedPods also evicts Pods that no controller owns, and that nobody creates again. Without it, such a Pod
-	// keeps its Node from being drained.
+	// DeleteUnmanagedPods also evicts Pods that no controller owns and would create again. Without it, such a Pod keeps its
+	// Node from being drained.
 	DeleteUnmanagedPods bool
 
 	Workers    int           // number of Nodes handled concurrently; at least 1

@@ -18,8 +18,8 @@ import (
 )
 
 // Remaining says what the drain of a Node is waiting for: the Pods that are left, and the PodDisruptionBudgets that do not
-// allow their eviction; "" if there is nothing left to wait for. It evicts nothing. PodDisruptionBudgets that may not be read
-// are left out.
+// allow their eviction; "" if there is nothing left to wait for. It evicts nothing. PodDisruptionBudgets that the caller may
+// not read are left out.
 func Remaining(ctx context.Context, client kubernetes.Interface, node string, deleteUnmanaged bool) (string, error) {
 	helper := &drain.Helper{
 		Ctx: ctx, Client: client, Force: deleteUnmanaged,
@@ -31,7 +31,7 @@ func Remaining(ctx context.Context, client kubernetes.Interface, node string, de
 		return "", fmt.Errorf("list the Pods of Node %s: %w", node, utilerrors.NewAggregate(errs))
 	}
 	if len(errs) > 0 { // Pods that must not be evicted
-		return "somebody to delete Pods that the drain leaves alone: " + utilerrors.NewAggregate(errs).Error(), nil
+		return "somebody to delete Pods that the drain does not evict: " + utilerrors.NewAggregate(errs).Error(), nil
 	}
 	budgets := map[string][]policyv1.PodDisruptionBudget{} // by namespace
 	var pods []string
@@ -56,7 +56,7 @@ func Remaining(ctx context.Context, client kubernetes.Interface, node string, de
 	return enumerate(pods, 3), nil
 }
 
-// describe names a Pod that is to be evicted, and what keeps it.
+// describe names a Pod that is to be evicted, and the PodDisruptionBudgets that do not allow it.
 func describe(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
 	name := "Pod " + pod.Namespace + "/" + pod.Name
 	if pod.DeletionTimestamp != nil {
@@ -76,7 +76,7 @@ func describe(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
 	return fmt.Sprintf("%s (PodDisruptionBudget %s allows no disruption)", name, strings.Join(against, ", "))
 }
 
-// Blockers returns, for each Node, the first of the running Pods on it, by name.
+// Blockers returns, by the name of each Node, the first of the given Pods that run on it.
 func Blockers(pods []*corev1.Pod) map[string]string {
 	blocking := map[string]string{}
 	for _, pod := range pods {

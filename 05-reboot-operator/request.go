@@ -15,8 +15,8 @@ import (
 // ErrTooLate is the error of [Cancel] for a Node whose reboot is in progress.
 var ErrTooLate = errors.New("the reboot is in progress; it is too late to cancel it")
 
-// Request asks for a reboot of a Node, for a reason that may be empty, unless that has been done. It returns what it did in a
-// few words.
+// Request asks for a reboot of a Node, unless one has been requested already. The reason may be empty. It returns what it did
+// in a few words.
 func Request(ctx context.Context, client kubernetes.Interface, name, why string) (done string, err error) {
 	return edit(ctx, client, name, func(node *corev1.Node) (change, string, error) {
 		switch PhaseOf(node) {
@@ -29,7 +29,7 @@ func Request(ctx context.Context, client kubernetes.Interface, name, why string)
 	})
 }
 
-// Cancel withdraws the request for a reboot of a Node. A sentinel that still asks for one is ignored until it has stopped. If
+// Cancel withdraws the request for a reboot of a Node. A sentinel that still asks for one is ignored until it stops asking. If
 // the Node has been admitted, the controller uncordons it. It returns what it did in a few words.
 func Cancel(ctx context.Context, client kubernetes.Interface, name string) (done string, err error) {
 	return edit(ctx, client, name, func(node *corev1.Node) (change, string, error) {

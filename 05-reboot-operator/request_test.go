@@ -223,7 +223,7 @@ func TestRemaining(t *testing.T) {
 		"a budget":        {[]runtime.Object{pod("a", nil), budget("keep", "a", 0), budget("let-go", "a", 1), budget("other", "b", 0)}, false, "Pod shop/a (PodDisruptionBudget keep allows no disruption)"},
 		"terminating":     {[]runtime.Object{pod("a", terminating), budget("keep", "a", 0)}, false, "Pod shop/a (terminating)"},
 		"many":            {[]runtime.Object{pod("e", nil), pod("d", nil), pod("c", nil), pod("b", nil), pod("a", nil)}, false, "Pod shop/a, Pod shop/b, Pod shop/c, and 2 more"},
-		"unmanaged":       {[]runtime.Object{pod("a", func(pod *corev1.Pod) { pod.OwnerReferences = nil })}, false, "somebody to delete Pods that the drain leaves alone: cannot delete Pods that declare no controller (use --force to override): shop/a"},
+		"unmanaged":       {[]runtime.Object{pod("a", func(pod *corev1.Pod) { pod.OwnerReferences = nil })}, false, "somebody to delete Pods that the drain does not evict: cannot delete Pods that declare no controller (use --force to override): shop/a"},
 		"force unmanaged": {[]runtime.Object{pod("a", func(pod *corev1.Pod) { pod.OwnerReferences = nil })}, true, "Pod shop/a"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // flagsKey is the key in the data of the ledger under which the controller publishes its flags.
 const flagsKey = "flags"
 
-// Settings is what the ledger says besides the slots.
+// Settings is what the ledger holds besides the slots.
 type Settings struct {
 	Namespace, Name string // of the ConfigMap
 	Paused          bool
@@ -29,7 +29,7 @@ type Settings struct {
 	ledger  *ledger
 }
 
-// SettingsOf returns what a ledger says.
+// SettingsOf reads a ledger.
 func SettingsOf(configMap *corev1.ConfigMap) *Settings {
 	s := &Settings{
 		Namespace: configMap.Namespace, Name: configMap.Name, Paused: isPaused(configMap),

@@ -13,12 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// View is what somebody can see of the cluster. It lacks what they are not allowed to read.
+// View is the state of the cluster as far as the user is allowed to read it.
 type View struct {
 	State
 	// Policy is that of the controller; nil if it is not known.
 	Policy *Policy
-	// Remaining holds, for each Node that is being drained, what the drain is waiting for, and is "" if that is nothing. Nodes
+	// Remaining holds, by the name of each Node that is being drained, what the drain is waiting for; "" if nothing. Nodes
 	// whose Pods could not be read are missing.
 	Remaining map[string]string
 	// Timeouts are those of the controller; 0 for one that is not known.
@@ -36,7 +36,7 @@ type NodeStatus struct {
 	Phase Phase  `json:"phase"`
 	// Since is when the Node entered the phase; nil if that is not known. For an Idle Node it is when its last attempt ended.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Why is what whoever asked for the reboot gave as the reason.
+	// Why is the reason that was given with the request for the reboot.
 	Why string `json:"why,omitempty"`
 	// BootIDBefore is the boot ID that the agent recorded before the reboot. It is set while the reboot is in progress.
 	BootIDBefore string `json:"bootIDBefore,omitempty"`
@@ -52,8 +52,8 @@ type NodeStatus struct {
 	RetryAfter    *metav1.Time `json:"retryAfter,omitempty"`
 }
 
-// Status returns the status of every Node: first those that hold a slot, the furthest first, then those that wait, in the
-// order in which they are considered, and then the others by name.
+// Status returns the status of every Node: first those that hold a slot, with the one closest to its end first, then those
+// that wait, in the order in which they are considered, and then the others by name.
 func (v *View) Status() []NodeStatus {
 	decisions, position := v.decisions()
 	statuses := make([]NodeStatus, 0, len(v.Nodes))
@@ -179,14 +179,14 @@ func since(node *corev1.Node) time.Time {
 			return last
 		}
 		return annotated(node, NeededAnnotation)
-	case Cancelled: // nobody wrote down when
+	case Cancelled: // the time is not recorded
 		return time.Time{}
 	}
 	return timeOf(node, SinceAnnotation)
 }
 
-// annotated returns when whoever owns an annotation last wrote it, from the Node's managed fields; the zero time if they do
-// not say. Whoever annotates a Node with kubectl leaves no other trace of the time.
+// annotated returns when the field manager of an annotation last wrote to the Node, from its managedFields; the zero time if
+// they do not say. For an annotation that was set with kubectl, that is the only record of the time.
 func annotated(node *corev1.Node, annotation string) (last time.Time) {
 	for _, entry := range node.ManagedFields {
 		var owned struct {

@@ -213,7 +213,7 @@ func TestExplain(t *testing.T) {
 		{name: "idle, with a sentinel that is ignored", node: statusNode("n", "last-attempt="+before(time.Hour), "sentinel-ignored=/var/run/reboot-required exists"), want: []string{
 			`Nobody has asked for a reboot of Node n; "kubectl reboot request n" does.`,
 			"Its last reboot, or attempt at one, ended 60m ago.",
-			"What the sentinel of the machine asks for is ignored until the sentinel has stopped asking (/var/run/reboot-required exists).",
+			"The sentinel of its machine still asks for a reboot, and is ignored until it stops asking (/var/run/reboot-required exists).",
 		}},
 		{name: "idle, with a reboot-now from elsewhere", node: statusNode("n", approved), want: []string{
 			`Nobody has asked for a reboot of Node n; "kubectl reboot request n" does.`,
@@ -268,7 +268,7 @@ func TestExplain(t *testing.T) {
 		}},
 		{name: "overdue", node: statusNode("n", inProgress, sinceAt(time.Hour)), want: []string{
 			`The reboot of Node n has been in progress since 2026-11-20T11:00:00Z (60m ago), and ends when its agent sees a boot ID other than "boot-0".`,
-			"That is longer than --reboot-timeout 10m: look at the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.",
+			"That is longer than --reboot-timeout 10m: check the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.",
 		}},
 		{name: "cancelled", node: cordoned(statusNode("n", admittedAt(0))), want: []string{
 			"The reboot of Node n was cancelled after it had been admitted; it keeps its slot until the controller has uncordoned it.",

@@ -49,8 +49,8 @@ func (c *Controller) drain(ctx context.Context, node *corev1.Node) (again time.D
 	return c.approve(ctx, node.Name)
 }
 
-// approve tells the agent to reboot. A Node that was uncordoned a moment ago may have got new Pods, so the order matters:
-// read the Node, find it cordoned and empty, and write on the condition that it has not changed since it was read.
+// approve tells the agent to reboot. A Node that was uncordoned for a moment may have new Pods, so the order matters: read the
+// Node, check that it is cordoned and empty, and write on the condition that it has not changed since it was read.
 func (c *Controller) approve(ctx context.Context, name string) (again time.Duration, err error) {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -60,7 +60,7 @@ func (c *Controller) approve(ctx context.Context, name string) (again time.Durat
 		return 0, fmt.Errorf("read Node %s: %w", name, err)
 	}
 	if PhaseOf(node) != Draining || !node.Spec.Unschedulable {
-		return 0, nil // the watch brings it
+		return 0, nil // the watch delivers this version, and its handler requeues the Node
 	}
 	if waiting, again, err := c.drainer.step(ctx, name); err != nil || waiting != "" {
 		return again, err
@@ -109,11 +109,11 @@ func (c *Controller) giveUp(ctx context.Context, node *corev1.Node, reason, mess
 	}
 	c.metrics.failures.WithLabelValues(reason).Inc()
 	klog.FromContext(ctx).Info("Gave up for now", "reason", reason, "message", message, "retryAfter", wait)
-	c.tell(node, corev1.EventTypeWarning, reason, "Reboot", node.ResourceVersion, "Not rebooted, and retried in %s: %s", wait, message)
+	c.tell(node, corev1.EventTypeWarning, reason, "Reboot", node.ResourceVersion, "Not rebooted; next attempt in %s: %s", wait, message)
 	return nil
 }
 
-// cancel gives back the slot of a Node that is not to be rebooted any more.
+// cancel frees the slot of a Node whose reboot was cancelled.
 func (c *Controller) cancel(ctx context.Context, node *corev1.Node) error {
 	if _, err := write(ctx, c.client, node, end(node, time.Now()).remove(FailuresAnnotation, RetryAfterAnnotation)); err != nil {
 		return ignoreNotFound(err)

@@ -125,7 +125,7 @@ func TestAPodDisruptionBudget(t *testing.T) {
 	w.startController("--drain-timeout=8s", "--retry-interval=1s")
 	w.request("node-0")
 	require.Regexp(t, `^Pod default/web-.* cannot be evicted: The disruption budget web needs 1 healthy pods and has 1 currently$`, w.told("node-0", "DrainWaiting"))
-	require.Regexp(t, `Not rebooted, and retried in 1s: the drain took longer than 8s: Pod default/web-.* The disruption budget web`, w.told("node-0", "DrainTimeout"))
+	require.Regexp(t, `Not rebooted; next attempt in 1s: the drain took longer than 8s: Pod default/web-.* The disruption budget web`, w.told("node-0", "DrainTimeout"))
 	require.NoError(t, w.Client.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	w.rebooted(1, "node-0")
 	require.Empty(t, w.node("node-0").Annotations[reboot.FailuresAnnotation])

@@ -267,7 +267,7 @@ func TestWhy(t *testing.T) {
 	}
 	gaveUp := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e.1"}, Regarding: corev1.ObjectReference{Kind: "Node", Name: "e"},
-		Reason: "DrainTimeout", Note: "Not rebooted, and retried in 5m0s: Pod shop/web cannot be evicted", EventTime: metav1.MicroTime{Time: testTime.Add(-time.Minute)},
+		Reason: "DrainTimeout", Note: "Not rebooted; next attempt in 5m0s: Pod shop/web cannot be evicted", EventTime: metav1.MicroTime{Time: testTime.Add(-time.Minute)},
 	}
 	for _, test := range []struct {
 		name    string
@@ -298,7 +298,7 @@ The controller has not published its limits in the ledger; to take them into acc
 Unavailable: b (Draining), c (Approved), d (InProgress), f (next).
 It is number 2 of the 2 Nodes that wait.
 Its last attempt ended without a reboot.
-DrainTimeout, 60s ago: Not rebooted, and retried in 5m0s: Pod shop/web cannot be evicted
+DrainTimeout, 60s ago: Not rebooted; next attempt in 5m0s: Pod shop/web cannot be evicted
 `, ""},
 		{"drained", []runtime.Object{ledger("default")}, []string{"b"}, `Node b was admitted 60s ago and is being drained.
 The drain waits for Pod shop/web (PodDisruptionBudget web allows no disruption).
@@ -306,7 +306,7 @@ At 2024-11-20T12:29:00Z, after --drain-timeout 30m, the controller gives up, unc
 `, ""},
 		{"in progress", []runtime.Object{ledger("default", `flags={"reboot-timeout":"10s"}`)}, []string{"d"}, `The reboot of Node d has been in progress since 2024-11-20T11:59:40Z (20s ago), and ends when its agent sees a boot ID other than "99999999-2fa1-11d2-883f-0016d3cca427".
 The Node is not ready: the machine is down, or still starting.
-That is longer than --reboot-timeout 10s: look at the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.
+That is longer than --reboot-timeout 10s: check the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.
 `, ""},
 		{"flags of another version", []runtime.Object{ledger("default", `flags={"max-unavailable":"50%","unknown":"1","drain-timeout":"soon"}`)}, []string{"f"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
 It is number 1 of the 2 Nodes that wait.
