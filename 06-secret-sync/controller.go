@@ -31,11 +31,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// settle is how long after a write the controller checks the copy again. Usually the watch has delivered the write long
-// before; but if the copy was deleted at once, while the watch was down, then no event tells.
+// settle is how long after a write the controller reconciles the copy again. Usually the watch has delivered the write long
+// before. But if the copy was deleted at once, while the watch was down, no event reports that.
 const settle = time.Second
 
-// Controller keeps the copies of one source namespace. Run must be called at most once.
+// Controller keeps the copies of one source namespace up to date. Run must be called at most once.
 type Controller struct {
 	Options
 	client     kubernetes.Interface
@@ -43,7 +43,7 @@ type Controller struct {
 	namespaces cache.SharedIndexInformer         // metadata only
 	copies     cache.SharedIndexInformer         // metadata only, selected by CopyLabel
 	namesakes  *namesakes                        // Secrets of others that are in the way
-	parsed     sync.Map                          // *Source by name, of the cache of sources
+	parsed     sync.Map                          // *Source of each cached source, by name
 	queue      workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	limiter    flowcontrol.RateLimiter // of writes; nil if there is no limit
 	ownWrites  *ownWrites
@@ -106,7 +106,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	for _, informer := range []cache.SharedIndexInformer{c.sources, c.namespaces, c.copies} {
 		watches.Go(func() { informer.RunWithContext(watchCtx) })
 	}
-	// Don't act before all caches have synced: with half a cache, a source that is not there yet looks deleted.
+	// Don't act before all caches have synced: until then, a source that is not in the cache yet looks deleted.
 	if !cache.WaitFor(ctx, "", c.sources.HasSyncedChecker(), c.namespaces.HasSyncedChecker(), c.copies.HasSyncedChecker()) {
 		c.queue.ShutDown()
 		return nil // ctx was cancelled first
@@ -114,7 +114,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.ready.Store(true)
 	logger.Info("Caches synced", "sources", len(c.sources.GetStore().ListKeys()), "copies", len(c.copies.GetStore().ListKeys()), "workers", c.Workers)
 	if c.namespace(c.SourceNamespace) == nil {
-		logger.Error(nil, "The source namespace does not exist, so there are no sources; copies that it has left are deleted", "namespace", c.SourceNamespace)
+		logger.Error(nil, "The source namespace does not exist, so there are no sources, and its remaining copies are deleted", "namespace", c.SourceNamespace)
 	}
 	var workers sync.WaitGroup
 	for range c.Workers {
@@ -127,7 +127,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.ready.Store(false)
 	timer := time.AfterFunc(c.Grace, cancelWork)
 	defer timer.Stop()
-	// Keys that wait are not worked off: the next process finds them again.
+	// Keys that are still in the queue are dropped: the next process finds them again.
 	c.stopping.Store(true)
 	c.queue.ShutDownWithDrain()
 	c.queue.ShutDown() // drops the keys whose delay is not over
@@ -153,11 +153,11 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 	case err == nil:
 		c.queue.Forget(key)
 	case errors.As(err, &failed) && failed.gone:
-		// The copy or its namespace is gone, or going. An event tells if it comes back, so there is nothing to retry.
-		klog.FromContext(ctx).V(2).Info("Gone meanwhile", "err", err)
+		// The copy or its namespace is gone, or being deleted. If it comes back, an event requeues the key.
+		klog.FromContext(ctx).V(2).Info("Gone, not retrying", "err", err)
 		c.queue.Forget(key)
 	case errors.As(err, &failed) && (failed.conflict || failed.exists):
-		klog.FromContext(ctx).V(2).Info("Changed meanwhile, trying again", "err", err)
+		klog.FromContext(ctx).V(2).Info("Conflict, requeueing with backoff", "err", err)
 		c.queue.AddRateLimited(key)
 	default:
 		klog.FromContext(ctx).Error(err, "Failed, requeueing with backoff", "failures", c.queue.NumRequeues(key)+1)
@@ -166,7 +166,7 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 	return true
 }
 
-// reconcile makes what exists at a key what should, with one write at most; a Recreate takes two.
+// reconcile brings the copy at a key to its desired state, with at most one write, or two for a Recreate.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
 	in, decision, ok := c.decide(key)
 	if ok && decision.Action != None && c.limiter != nil {
@@ -216,8 +216,8 @@ func (c *Controller) write(ctx context.Context, in Input, decision Decision) err
 	return nil
 }
 
-// decide decides what should exist at a key, from the caches. It returns false while these do not show the controller's own
-// last write yet, or while the watch for a namesake starts.
+// decide decides what should exist at a key, from the caches. It returns false while they do not show the controller's own
+// last write yet, or while the cache of namesakes with this name has not synced.
 func (c *Controller) decide(key cache.ObjectName) (Input, Decision, bool) {
 	// First ask whether the cache has the last write, and then read it: what is read is at least as new.
 	if !c.ownWrites.seenBy(c.copies.GetStore(), key, metadataAt(c.copies.GetStore(), key.String())) {
@@ -232,7 +232,7 @@ func (c *Controller) decide(key cache.ObjectName) (Input, Decision, bool) {
 	return in, Decide(in), certain
 }
 
-// isDelete reports whether a key is to be deleted. Its queue asks for each key that is added.
+// isDelete reports whether the copy at a key is to be deleted. The queue calls it for each key that is added.
 func (c *Controller) isDelete(key cache.ObjectName) bool {
 	if metadataAt(c.copies.GetStore(), key.String()) == nil {
 		return false

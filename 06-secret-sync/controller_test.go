@@ -586,7 +586,7 @@ func TestMetrics(t *testing.T) {
 		w.share("db")
 		advance(time.Minute)
 		require.NoError(t, testutil.CollectAndCompare(p.c.Metrics(), strings.NewReader(`
-# HELP secretsync_behind_seconds For how long the copy that has waited longest for a change has waited; 0 if none waits. Refused copies do not wait.
+# HELP secretsync_behind_seconds Age of the oldest change that has not reached a copy yet, in seconds; 0 if there is none. Refused copies do not count.
 # TYPE secretsync_behind_seconds gauge
 secretsync_behind_seconds 0
 # HELP secretsync_copies Number of copies that exist or should, by state.
@@ -594,7 +594,7 @@ secretsync_behind_seconds 0
 secretsync_copies{state="current"} 1
 secretsync_copies{state="pending"} 0
 secretsync_copies{state="refused"} 1
-# HELP secretsync_refused Number of copies that should exist and cannot, by reason.
+# HELP secretsync_refused Number of copies that should exist but cannot, by reason.
 # TYPE secretsync_refused gauge
 secretsync_refused{reason="NamesakeNotOurs"} 1
 `), "secretsync_behind_seconds", "secretsync_copies", "secretsync_refused"))

@@ -26,7 +26,7 @@ const (
 // Reason says in a word why a source is not copied, for Events and metrics.
 type Reason string
 
-// The reasons. The API server is the one that knows the last three.
+// The reasons. Forbidden, Rejected and Failing come from the API server's response to a write.
 const (
 	NamesakeNotOurs      Reason = "NamesakeNotOurs"      // a Secret of that name exists, and is not a copy of ours
 	NameTaken            Reason = "NameTaken"            // another source with the same name for its copies has priority
@@ -51,7 +51,7 @@ type Input struct {
 	Copy *metav1.PartialObjectMetadata
 }
 
-// Decision says what should be done about one copy, and why not.
+// Decision says what should be done about one copy, and which sources cannot be copied there.
 type Decision struct {
 	Action Action
 	Why    string // why the action is needed, for the log and "kubectl secretsync plan"
@@ -123,9 +123,9 @@ func (s Scope) selects(namespace *metav1.PartialObjectMetadata) bool {
 	return namespace != nil && namespace.Name != s.SourceNamespace && s.Namespaces.Matches(labels.Set(namespace.Labels))
 }
 
-// isOurs reports whether the controller created the copy. Either its label and its address say so, or, if somebody has
-// removed one of these marks, the API server does: it records who wrote each of the others. A Secret that has lost all of
-// them is no longer ours.
+// isOurs reports whether the controller created the copy. Either its label and its copied-to annotation say so, or, if
+// somebody has removed one of these marks, managedFields do: they record that our manager wrote the other one. A Secret that
+// has lost both is no longer ours.
 func (in Input) isOurs() bool {
 	from, labelled := in.Copy.Labels[CopyLabel]
 	if labelled && from != in.SourceNamespace {

@@ -22,15 +22,15 @@ func (s *cappedSink) Enabled(level int) bool {
 	return level <= MaxVerbosity && s.LogSink.Enabled(level)
 }
 
-// WithValues returns a sink that drops the same.
+// WithValues returns a sink that is capped as well.
 func (s *cappedSink) WithValues(keysAndValues ...any) logr.LogSink {
 	return &cappedSink{s.LogSink.WithValues(keysAndValues...)}
 }
 
-// WithName returns a sink that drops the same.
+// WithName returns a sink that is capped as well.
 func (s *cappedSink) WithName(name string) logr.LogSink { return &cappedSink{s.LogSink.WithName(name)} }
 
-// WithCallDepth keeps the lines of code right that the logs name.
+// WithCallDepth keeps the file and line in each log line correct.
 func (s *cappedSink) WithCallDepth(depth int) logr.LogSink {
 	if sink, ok := s.LogSink.(logr.CallDepthLogSink); ok {
 		return &cappedSink{sink.WithCallDepth(depth)}

@@ -22,12 +22,12 @@ func newMetrics(outcomes *outcomes, pending *pending) *metrics {
 	return &metrics{
 		outcomes: outcomes, pending: pending,
 		copies:  prometheus.NewDesc("secretsync_copies", "Number of copies that exist or should, by state.", []string{"state"}, nil),
-		refused: prometheus.NewDesc("secretsync_refused", "Number of copies that should exist and cannot, by reason.", []string{"reason"}, nil),
-		behind:  prometheus.NewDesc("secretsync_behind_seconds", "For how long the copy that has waited longest for a change has waited; 0 if none waits. Refused copies do not wait.", nil, nil),
+		refused: prometheus.NewDesc("secretsync_refused", "Number of copies that should exist but cannot, by reason.", []string{"reason"}, nil),
+		behind:  prometheus.NewDesc("secretsync_behind_seconds", "Age of the oldest change that has not reached a copy yet, in seconds; 0 if there is none. Refused copies do not count.", nil, nil),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "secretsync_writes_total", Help: "Number of successful writes, by action."}, []string{"action"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "secretsync_refusals_total", Help: "Number of times that a copy was refused that was not refused before, by reason."}, []string{"reason"}),
+			Name: "secretsync_refusals_total", Help: "Number of new refusals of copies, by reason."}, []string{"reason"}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "secretsync_lag_seconds", Help: "Time from the event that made a write necessary until the write.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 20)}), // up to 9 minutes
 	}

@@ -10,13 +10,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// namesakes watches the metadata of Secrets that have the name of a copy and not our label: Secrets of others, and copies
-// whose label somebody has removed. The cache of copies has neither. It watches a name only once a create has failed because
-// there is such a Secret, and until there is none: all other Secrets of the cluster are never read.
+// namesakes watches the metadata of Secrets that have the name of a copy but not our label: Secrets of others, and copies
+// whose label somebody has removed. The cache of copies has neither. namesakes watches a name only after a create has failed
+// because such a Secret exists, and until there is none. No other Secrets of the cluster are ever read.
 type namesakes struct {
 	client  metadata.Interface
 	scope   Scope
-	enqueue func(cache.ObjectName) // called for each namesake that comes, changes or goes
+	enqueue func(cache.ObjectName) // called for each namesake that is added, updated or deleted
 
 	mu      sync.Mutex
 	ctx     context.Context // of all watches

@@ -15,14 +15,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// State is what has become of a copy.
+// State is the state of a copy, as its last reconcile found it.
 type State string
 
 // The states.
 const (
 	Current State = "current" // it is equal to its source
 	Pending State = "pending" // a write is needed, or has failed
-	Refused State = "refused" // it cannot exist, see Reason
+	Refused State = "refused" // it cannot exist; see Reason
 )
 
 // States has all states.
@@ -34,7 +34,7 @@ type outcome struct {
 	refusals []Refusal
 }
 
-// toldOf is what an Event has said about one version of a source.
+// toldOf identifies a version of a source about whose problem an Event has been written.
 type toldOf struct {
 	uid     types.UID
 	version string
@@ -44,7 +44,7 @@ type toldOf struct {
 type outcomes struct {
 	mu    sync.Mutex
 	byKey map[cache.ObjectName]outcome
-	// told holds, by the name of a source, what an Event has said about it for all namespaces.
+	// told holds, by the name of a source, the last version about whose own problem an Event has been written.
 	told map[string]toldOf
 }
 
@@ -73,8 +73,8 @@ func (o *outcomes) set(key cache.ObjectName, now outcome) (fresh []Refusal) {
 	return fresh
 }
 
-// isNews reports whether an Event should tell of a refusal. What is wrong with a source itself is told once, and not for each
-// namespace. A namespace that is being deleted is no news to anybody.
+// isNews reports whether a refusal needs an Event. A problem of the source itself gets one Event, and not one for each
+// namespace. A namespace that is being deleted needs none.
 func (o *outcomes) isNews(refusal Refusal) bool {
 	source := refusal.Source
 	if source.Problem == nil {
@@ -90,7 +90,7 @@ func (o *outcomes) isNews(refusal Refusal) bool {
 	return true
 }
 
-// forget removes what has been told about a source.
+// forget removes a source that no longer exists.
 func (o *outcomes) forget(source string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,13 +111,13 @@ func (o *outcomes) counts() (byState map[State]int, byReason map[Reason]int) {
 	return byState, byReason
 }
 
-// report remembers what a reconcile has found, and tells users what is refused.
+// report records the outcome of a reconcile, and writes Events about new refusals.
 func (c *Controller) report(ctx context.Context, in Input, decision Decision, err error) {
 	now := outcome{refusals: decision.Refusals}
 	var failed *WriteError
 	switch {
 	case errors.As(err, &failed) && failed.gone && failed.Reason != NamespaceTerminating:
-		err = nil // there is nothing to do until an event tells that it is back
+		err = nil // there is nothing to do until an event reports that it is back
 	case err != nil && decision.Source != nil && failed != nil && failed.Reason != Failing:
 		now.state = Refused
 		now.refusals = append(now.refusals, Refusal{decision.Source, Problem{failed.Reason, failed.Detail}})
@@ -135,8 +135,8 @@ func (c *Controller) report(ctx context.Context, in Input, decision Decision, er
 		c.metrics.refusals.WithLabelValues(string(refusal.Reason)).Inc()
 		klog.FromContext(ctx).V(1).Info("Refused", "source", refusal.Source.Name, "reason", refusal.Reason, "message", refusal.Message)
 		if c.outcomes.isNews(refusal) {
-			// The Event is about the source, so that the controller needs no right to write Events elsewhere. A related object
-			// makes it an Event of its own for each namespace.
+			// The Event is about the source, so the controller needs no permission to write Events in other namespaces. The
+			// related object keeps the Events of different namespaces apart.
 			var related runtime.Object
 			if refusal.Source.Problem == nil {
 				related = &corev1.Secret{
@@ -165,7 +165,7 @@ func (s *Source) reference() *corev1.Secret {
 	}
 }
 
-// pending knows since when each key waits to be reconciled with success.
+// pending records since when each key has been waiting for a successful reconcile.
 type pending struct {
 	mu   sync.Mutex
 	keys map[cache.ObjectName]time.Time
@@ -187,14 +187,14 @@ func (p *pending) end(key cache.ObjectName) {
 	delete(p.keys, key)
 }
 
-// since returns since when a key waits; the zero time if it does not.
+// since returns since when a key has been waiting; the zero time if it is not.
 func (p *pending) since(key cache.ObjectName) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.keys[key]
 }
 
-// oldest returns since when the key waits that has waited longest; the zero time if none does.
+// oldest returns since when the oldest key has been waiting; the zero time if none is.
 func (p *pending) oldest() (oldest time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ type ownWrites struct {
 // ownWrite is the controller's last write of a copy. One of version and deleted is set.
 type ownWrite struct {
 	version string    // resourceVersion of what was written
-	deleted types.UID // UID of what was deleted; the API server does not tell the resourceVersion of a deletion
+	deleted types.UID // UID of what was deleted; the API server does not return the resourceVersion of a deletion
 }
 
 func newOwnWrites() *ownWrites { return &ownWrites{last: map[cache.ObjectName]ownWrite{}} }

@@ -5,11 +5,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// deletesFirst is a queue in which keys to delete go ahead of all others. What is urgent may change while a key waits: when a
-// source is deleted in the middle of a fan-out, its handler adds the keys of all copies again, and those that wait already are
-// moved to the front.
+// deletesFirst is a queue in which the keys of copies to delete go ahead of all others. A key may become urgent while it is in
+// the queue: when a source is deleted in the middle of a fan-out, the event handler adds the keys of all its copies again, and
+// those that are in the queue already move to the front.
 //
-// workqueue calls the methods one at a time, and never adds a key that waits already: then it calls Touch.
+// workqueue calls the methods one at a time. It never pushes a key that is in the queue already; it calls Touch instead.
 type deletesFirst struct {
 	isUrgent func(cache.ObjectName) bool
 	urgent   []cache.ObjectName

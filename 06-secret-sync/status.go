@@ -135,13 +135,13 @@ func Summarize(plan []Planned, sources []*Source) []Status {
 	return statuses
 }
 
-// ExistsSourceNamespace reports whether the source namespace exists. The controller runs without it, and copies nothing.
-func ExistsSourceNamespace(ctx context.Context, client kubernetes.Interface, scope Scope) (bool, error) {
+// SourceNamespaceExists reports whether the source namespace exists. The controller runs without it, and copies nothing.
+func SourceNamespaceExists(ctx context.Context, client kubernetes.Interface, scope Scope) (bool, error) {
 	list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, scope.SourceNamespace).String(),
 	})
 	if err != nil {
-		return false, fmt.Errorf("look for namespace %s: %w", scope.SourceNamespace, err)
+		return false, fmt.Errorf("look up namespace %s: %w", scope.SourceNamespace, err)
 	}
 	return slices.ContainsFunc(list.Items, func(n corev1.Namespace) bool { return n.Name == scope.SourceNamespace }), nil
 }

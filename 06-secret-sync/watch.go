@@ -32,7 +32,7 @@ func newMetadataInformer(client metadata.Interface, resource schema.GroupVersion
 	return metadatainformer.NewFilteredMetadataInformer(client, resource, metav1.NamespaceAll, 0, indexers, tweak).Informer()
 }
 
-// addHandlers makes the informers add the keys of all copies that an event may concern. What has happened does not matter.
+// addHandlers makes the informers add the keys of all copies that an event may affect, whatever kind of event it is.
 func (c *Controller) addHandlers(logger klog.Logger) error {
 	for informer, strip := range map[cache.SharedIndexInformer]cache.TransformFunc{
 		c.sources: stripSource, c.namespaces: stripNamespace, c.copies: stripCopy,
@@ -62,7 +62,7 @@ func (c *Controller) addHandlers(logger klog.Logger) error {
 			name := secret.GetObjectName().Name
 			c.parsed.Delete(name)
 			c.outcomes.forget(name)
-			if secret.FinalStateUnknown != nil { // nor is the last name of its copies
+			if secret.FinalStateUnknown != nil { // so the last name of its copies is unknown, too
 				c.enqueueSource(name, c.allSources()...)
 			} else {
 				c.enqueueSource(name, secret.OptionalObj)

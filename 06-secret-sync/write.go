@@ -47,7 +47,7 @@ func (c *Controller) delete(ctx context.Context, key cache.ObjectName, current *
 	return nil
 }
 
-// wrote takes note of a write.
+// wrote records a write, for the read-your-own-writes guard and the metrics.
 func (c *Controller) wrote(key cache.ObjectName, action Action, write ownWrite) {
 	c.ownWrites.record(key, write)
 	c.metrics.writes.WithLabelValues(string(action)).Inc()
@@ -56,7 +56,7 @@ func (c *Controller) wrote(key cache.ObjectName, action Action, write ownWrite) 
 	}
 }
 
-// WriteError says what failed and why. It has no text of the API server: the message of a validation, or of somebody's
+// WriteError says what failed and why. It contains no text from the API server: the message of a validation, or of somebody's
 // admission webhook, may quote the data of the Secret.
 type WriteError struct {
 	Action Action

@@ -195,7 +195,7 @@ func (p *plugin) plan(cmd *cobra.Command) ([]secretsync.Planned, []*secretsync.S
 	if err != nil {
 		return nil, nil, err
 	}
-	exists, err := secretsync.ExistsSourceNamespace(cmd.Context(), client, scope)
+	exists, err := secretsync.SourceNamespaceExists(cmd.Context(), client, scope)
 	if err != nil {
 		return nil, nil, err
 	}
