@@ -97,7 +97,7 @@ func (w *warmCluster) stop() error {
 func exercisesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exercises",
-		Short: "Do the exercises: find the bug in a controller, and repair it",
+		Short: "Do the exercises: find the bug in a controller, and fix it",
 		Long: `Show the current exercise, and check your copy of it at every save. The keys are at the bottom of
 the screen. Without a terminal, show the exercise and check it once, as "workshop exercises check" does.`,
 		Args: cobra.NoArgs,
@@ -158,7 +158,7 @@ func (w statusWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// checkMine checks the participant's copy of an exercise, and notes that it has passed if it has.
+// checkMine checks the participant's copy of an exercise, and records it if it passes.
 func (c *classroom) checkMine(ctx context.Context, e exercise.Exercise) (exercise.Verdict, error) {
 	v, err := c.grader.Check(ctx, e)
 	if err != nil || !v.Passed() {
@@ -367,7 +367,7 @@ func exercisesHintCommand() *cobra.Command {
 func exercisesResetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reset NAME",
-		Short: "Replace your copy of an exercise by a new one; your changes are lost",
+		Short: "Replace your copy of an exercise with the exercise as shipped; your changes are lost",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := enterClassroom(cmd.Context())

@@ -87,7 +87,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if f.step {
 		player.Pause = func(ctx context.Context) error { return waitForEnter(ctx, input) }
 	}
-	// The first time, the control plane has to be built, which takes minutes. The introduction is to be read meanwhile.
+	// The first time, the control plane has to be built, which takes minutes. Meanwhile, people can read the introduction.
 	if err := player.Introduce(ctx, page); err != nil {
 		return endedEarly(l, play.Result{}, page, err)
 	}
@@ -145,7 +145,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	return nil
 }
 
-// endedEarly says where the reader has left a lesson, which is no error. Other errors it returns.
+// endedEarly prints where the reader has left a lesson, which is not an error. It returns all other errors.
 func endedEarly(l lesson.Lesson, played play.Result, page *play.Page, err error) error {
 	if !errors.Is(err, play.ErrQuit) {
 		return err
@@ -209,7 +209,7 @@ func openCluster(ctx context.Context, root string, l lesson.Lesson, machines int
 	case f.cluster == "kind":
 		err = o.openKind(ctx, root, l, machines, f.keep)
 	case f.cluster != "embedded":
-		err = fmt.Errorf("there is no cluster %q; give embedded, up, kind, or context:NAME", f.cluster)
+		err = fmt.Errorf("--cluster is %q; it must be embedded, up, kind or context:NAME", f.cluster)
 	default:
 		o.cluster, err = cluster.Up(ctx, options, upDir(root))
 		if errors.Is(err, cluster.ErrAlreadyUp) {
@@ -230,8 +230,8 @@ func openCluster(ctx context.Context, root string, l lesson.Lesson, machines int
 	return o, nil
 }
 
-// clean deletes what a lesson created, and says what it waits for. An interrupt, before or while it waits, shortens the
-// waiting for the namespace to be gone, but not the waiting for the API server to accept the deletion. Another one ends
+// clean deletes what a lesson created, and prints what it waits for. An interrupt, before or during the wait, shortens the
+// wait for the namespace to be gone, but not the wait for the API server to accept the deletion. A second interrupt ends
 // both.
 func clean(ctx context.Context, stage *lesson.Stage) error {
 	const deleteLimit, goneLimit, goneLimitAfterInterrupt = 30 * time.Second, 2 * time.Minute, 3 * time.Second

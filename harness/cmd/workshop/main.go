@@ -1,5 +1,5 @@
-// Program workshop is the command behind the Makefile: it plays lessons, runs a cluster, and records and disturbs what a
-// controller says to its API server.
+// Program workshop is the command behind the Makefile: it plays lessons, runs a cluster, checks exercises, and records a
+// controller's requests and injects faults into them.
 package main
 
 import (

@@ -19,20 +19,20 @@ func mutantsCommand() *cobra.Command {
 	o := mutants.Options{Progress: os.Stderr}
 	cmd := &cobra.Command{
 		Use:   "mutants --scenario FILE --mutants DIRECTORY",
-		Short: "Put bugs into a scenario's controller, and see whether torture finds them",
-		Long: `Put bugs into the controller of a scenario, one at a time, and see whether torture finds
-them and names the right cause. The bugs are patches in a directory. Before the difference,
-a patch has these lines, and an empty one:
+		Short: "Put bugs into a scenario's controller, and check that torture finds them",
+		Long: `Put bugs into the controller of a scenario, one at a time, and check that torture finds
+them and gives the right verdict. The bugs are patches in a directory. A patch begins with
+these lines, and an empty one:
 
   Bug: what is wrong
-  Shows: when that shows
-  Expect: the verdicts that are right, with commas between them
+  Shows: when it shows
+  Expect: the right verdicts, separated by commas
 
-After Ctrl-C, the table has the bugs that were tried until then.
+After Ctrl-C, the table lists the bugs that had been tried.
 
 Exit status:
-  0    every bug was found, with the right cause
-  1    a bug was not found, or for another reason, which the output names
+  0    every bug was found, with the right verdict
+  1    a bug was not found, or something else failed; the output says what
   130  interrupted`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -56,8 +56,8 @@ Exit status:
 	flags := cmd.Flags()
 	flags.StringVar(&scenario, "scenario", "", "file of the scenario")
 	flags.StringVar(&dir, "mutants", "", "directory of the patches")
-	flags.StringVar(&only, "only", "", "names of patches with commas between them; all without it")
-	flags.IntVar(&o.AtOnce, "at-once", 0, "how many are put to torture at a time; 0: what the machine's processors and memory allow")
+	flags.StringVar(&only, "only", "", "names of patches, separated by commas; default: all")
+	flags.IntVar(&o.AtOnce, "at-once", 0, "how many mutants to test at a time; 0: what the machine's processors and memory allow")
 	flags.IntVar(&o.Replays, "replay", 0, "how many times the plan that finds a bug is run again, to see whether the verdict is the same")
 	flags.BoolVar(&guarded, "guarded", false, "")
 	_ = flags.MarkHidden("guarded")

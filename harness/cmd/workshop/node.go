@@ -35,7 +35,7 @@ The cluster is that of --kubeconfig, or else of the environment variable ` + clu
 or else of "workshop up". Nodes that are not simulated are never changed.`,
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` of an administrator of another cluster of the workshop than that of \"workshop up\"")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster's administrator; default: that of \"workshop up\"")
 	flags.BoolVar(&f.guarded, "guarded", false, "")
 	_ = flags.MarkHidden("guarded")
 
@@ -85,7 +85,7 @@ or else of "workshop up". Nodes that are not simulated are never changed.`,
 	reboot := sub("reboot", "Tell a node to reboot", func(ctx context.Context, client kubernetes.Interface, name string) error {
 		return machine.Reboot(ctx, client, name, once)
 	})
-	reboot.Long = `Tell a node to reboot, and do not wait for it: the control plane carries the reboot out. A
+	reboot.Long = `Tell a node to reboot, without waiting for it: the control plane carries out the reboot. A
 node that is rebooting already does not reboot again. ` + rebootUsage
 	rebootFlags(reboot, &once, "normal, or what \"workshop node set-reboot\" has set")
 
@@ -93,8 +93,8 @@ node that is rebooting already does not reboot again. ` + rebootUsage
 	setReboot := sub("set-reboot", "Set what happens when a node is told to reboot", func(ctx context.Context, client kubernetes.Interface, name string) error {
 		return machine.SetReboots(ctx, client, name, later)
 	})
-	setReboot.Long = `Set what happens from now on when a node is told to reboot and "workshop node reboot" says
-nothing else. Without flags, reboots are normal again. ` + rebootUsage
+	setReboot.Long = `Set what happens from now on when a node is told to reboot, unless the flags of "workshop
+node reboot" say otherwise. Without flags, reboots are normal again. ` + rebootUsage
 	rebootFlags(setReboot, &later, "normal")
 	cmd.AddCommand(nodeRunCommand(&f))
 	return cmd
@@ -108,16 +108,16 @@ const rebootUsage = `The behaviors are:
   same-boot-id  as normal, but the boot ID stays the same
   fast          the node boots at once, and its Ready condition stays True
   power-cut     the power goes off without notice for the boot time, and the Ready condition
-                stays True unless that is too long for the node's Lease
+                stays True unless the node's Lease expires in that time
   ignore        nothing happens`
 
-// rebootFlags defines the flags that say what a reboot is like.
+// rebootFlags defines the flags that say how a node reboots.
 func rebootFlags(cmd *cobra.Command, o *machine.RebootOptions, usual string) {
 	cmd.Flags().StringVar((*string)(&o.Behavior), "behavior", "", "normal, hang, same-boot-id, fast, power-cut or ignore; default: "+usual)
 	cmd.Flags().DurationVar(&o.BootTime, "boot-time", 0, fmt.Sprintf("`time` between power off and power on; 0 for the default (%s, or what \"workshop node set-reboot\" has set)", machine.DefaultBootTime))
 }
 
-// cluster returns the cluster whose nodes are meant.
+// cluster returns the cluster that the flags and the environment select.
 func (f *nodeFlags) cluster(ctx context.Context) (*cluster.Cluster, error) {
 	if kubeconfig := cmp.Or(f.kubeconfig, os.Getenv(cluster.KubeconfigVariable)); kubeconfig != "" {
 		path, err := filepath.Abs(kubeconfig) // processes on machines may have another working directory
@@ -138,7 +138,7 @@ func nodeRunCommand(f *nodeFlags) *cobra.Command {
 		Short: "Run a process of a command on each node",
 		Long: `Run a process of a command on each node, as a DaemonSet runs a Pod on each. A process is killed
 with SIGKILL as soon as its node's power goes off or the node is removed, and is started again
-when the node has booted. One that ends by itself is started again after a delay, which
+when the node has booted. A process that exits by itself is restarted after a delay, which
 doubles each time.
 
 In the arguments, {node} is replaced by the node's name, and {kubeconfig} by the path of a
@@ -164,6 +164,6 @@ SIGTERM or Ctrl-C stops the processes and this command.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.Selector, "selector", "", "run on the nodes with these labels only, such as zone=a; default: all simulated nodes")
 	flags.StringVar(&o.Account, "account", "", "`NAMESPACE/SERVICEACCOUNT` that each process authenticates as, with a token that is bound to its node; default: the administrator")
-	flags.DurationVar(&o.Delay, "delay", time.Second, "time before a process is started again that has ended by itself, the first time")
+	flags.DurationVar(&o.Delay, "delay", time.Second, "time before a process that has exited by itself is restarted, the first time")
 	return cmd
 }

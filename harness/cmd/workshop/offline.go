@@ -51,8 +51,8 @@ func bundleCommand() *cobra.Command {
 	var platform, file string
 	cmd := &cobra.Command{
 		Use:   "bundle",
-		Short: "Write an archive with which a machine without network can do the whole workshop",
-		Long: `Write an archive with which a machine without network can do the whole workshop: the repository's last
+		Short: "Write an archive with all that a machine without network needs for the workshop",
+		Long: `Write an archive with all that a machine without network needs for the workshop: the repository's last
 commit, Go, all modules, and all programs and packages compiled for the platform. The machine needs make, git
 and bash. The first archive takes as long as the workshop's first build.`,
 		Args: cobra.NoArgs,
@@ -84,6 +84,6 @@ and bash. The first archive takes as long as the workshop's first build.`,
 		},
 	}
 	cmd.Flags().StringVar(&platform, "platform", offline.HostPlatform(), "operating system and processor of the other machine")
-	cmd.Flags().StringVar(&file, "output", "", "the archive; by default, workshop-OS-ARCHITECTURE.tar.gz")
+	cmd.Flags().StringVar(&file, "output", "", "`file` name of the archive; default: workshop-OS-ARCHITECTURE.tar.gz")
 	return cmd
 }

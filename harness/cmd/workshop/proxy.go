@@ -33,15 +33,15 @@ func proxyCommand() *cobra.Command {
 	var f proxyFlags
 	cmd := &cobra.Command{
 		Use:   "proxy --out FILE",
-		Short: "Record what a controller asks its API server for, and inject faults",
+		Short: "Record a controller's requests to its API server, and inject faults",
 		Long: `Run a proxy in front of an API server, and write a kubeconfig that goes through it.
 The proxy records the requests of every controller that uses that kubeconfig, and
 injects the faults. It runs until Ctrl-C.
 
 If you start the proxy again with the same --out, and its port is still free, clients of
-the earlier proxy go on without a new kubeconfig. The keys for that are in FILE.key.
-Anybody who can read one of the two files acts as the user of the original kubeconfig
-while the proxy runs.
+the earlier proxy keep working with their kubeconfig. The keys for that are in FILE.key.
+While the proxy runs, anybody who can read one of the two files can act as the user of the
+original kubeconfig.
 
 ` + apiproxy.FaultUsage + `
 
@@ -143,7 +143,7 @@ func parseFaults(texts []string) (faults []apiproxy.Fault, err error) {
 	return faults, nil
 }
 
-// printInjections prints what was done to a request on purpose. A watch is recorded twice: it prints the first record.
+// printInjections prints the faults that were injected into a request. A watch is recorded twice; it prints the first record.
 func printInjections(record history.Record) {
 	r := record.Request
 	if r == nil || !r.IsDisturbed() || r.Verb == "watch" && r.Status == http.StatusOK && !r.Open {

@@ -19,7 +19,7 @@ type selection struct {
 }
 
 func (s *selection) addFlags(flags *pflag.FlagSet) {
-	flags.DurationVar(&s.last, "last", 0, "only requests of this long before now, such as 15s (default 0: all)")
+	flags.DurationVar(&s.last, "last", 0, "only requests that are at most this old, such as 15s (default 0: all)")
 	flags.StringVar(&s.agent, "agent", "", "only requests whose User-Agent begins with this")
 	flags.StringVar(&s.verb, "verb", "", "only requests with this verb, such as delete")
 	flags.StringVar(&s.resource, "resource", "", "only requests for this resource, such as pods")

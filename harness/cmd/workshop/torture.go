@@ -43,15 +43,15 @@ func tortureCommand() *cobra.Command {
 	var f tortureFlags
 	cmd := &cobra.Command{
 		Use:   "torture --scenario FILE [-- CONTROLLER [ARGUMENT]...]",
-		Short: "Run a controller through a scenario, again and again, with everything going wrong once",
-		Long: `Run a controller through a scenario, again and again, each time with something else going
-wrong between it and the API server: errors, lost replies, broken watches, kills. In the
-end it reports what the controller did wrong, by cause, and how to replay it.
+		Short: "Run a controller through a scenario once for each fault that it can meet",
+		Long: `Run a controller through a scenario, again and again, each time with a different fault: an
+error, a lost reply, a broken watch, a kill. In the end, report what the controller did wrong,
+by cause, and how to replay it.
 
 The controller may be any program. In its arguments, {kubeconfig} is replaced by the path of
 the kubeconfig that it must use, {namespace} by the namespace of the run, and each {port} by a
-port that no other program listens on. A controller that is not told its namespace and lists
-all of them sees that one alone.
+port that no other program listens on. Unless the scenario has "scope: cluster", a controller
+that lists all namespaces sees only the one of its run.
 
   workshop torture --scenario torture.yaml -- ./my-controller --kubeconfig={kubeconfig} --namespace={namespace}
 
@@ -91,14 +91,14 @@ Exit status:
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.scenario, "scenario", "", "file of the scenario")
-	flags.StringArrayVar(&f.faults, "fault", nil, "run only with this going wrong, as \"workshop proxy\" has it; may be given several times")
-	flags.IntVar(&f.times, "times", 1, "how often to run that")
+	flags.StringArrayVar(&f.faults, "fault", nil, "run one plan only, with this fault, in the syntax of \"workshop proxy\"; may be repeated for a plan with several")
+	flags.IntVar(&f.times, "times", 1, "how often to run that plan")
 	flags.Uint64Var(&f.seed, "seed", 1, "first seed of --seeds")
-	flags.IntVar(&f.seeds, "seeds", 0, "run so many plans of two or three faults each, drawn at random; 0: one plan for each possible fault")
-	flags.IntVar(&f.most, "most", 0, "run so many plans at most, the first of each kind before the second; 0: all")
+	flags.IntVar(&f.seeds, "seeds", 0, "number of plans to draw at random, with two or three faults each; 0: one plan for each possible fault")
+	flags.IntVar(&f.most, "most", 0, "maximum number of plans to run, the first of each kind before the second; 0: all")
 	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what the machine's processors and memory allow")
 	flags.IntVar(&f.nodes, "nodes", defaultNodes, "number of simulated nodes")
-	flags.BoolVar(&f.first, "first", false, "end with the first failure")
+	flags.BoolVar(&f.first, "first", false, "stop at the first failure")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	flags.StringVar(&f.dir, "dir", "", "directory for the outcomes and for the logs and requests of failed plans; default: a new one among the temporary files, at the first failure")
 	flags.BoolVar(&f.resume, "resume", false, "run only the plans whose outcomes are not in --dir yet, and report on all")

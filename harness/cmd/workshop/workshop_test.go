@@ -206,7 +206,7 @@ func TestWrongInput(t *testing.T) {
 		"an unknown lesson":          {args: []string{"lesson", "9"}, want: `there is no lesson "9". There are:`},
 		"a lesson that is no number": {args: []string{"lesson", "x"}, want: `there is no lesson "x". There are:`},
 		"two lessons":                {args: []string{"lesson", "1", "2"}, want: "accepts at most 1 arg(s), received 2"},
-		"an unknown cluster":         {args: []string{"lesson", "1", "--cluster=moon"}, want: `there is no cluster "moon"; give embedded, up, kind, or context:NAME`},
+		"an unknown cluster":         {args: []string{"lesson", "1", "--cluster=moon"}, want: `--cluster is "moon"; it must be embedded, up, kind or context:NAME`},
 		"an unknown context":         {args: []string{"lesson", "1", "--cluster=context:moon"}, want: `there is no context "moon" in `},
 		"an unreachable cluster":     {args: []string{"lesson", "1", "--cluster=context:workshop"}, kubeconfig: unreachable, want: `context "workshop" (https://127.0.0.1:1) does not answer`},
 		"no cluster that is up":      {args: []string{"lesson", "1", "--cluster=up"}, want: "no cluster is up; make up starts one"},
