@@ -202,8 +202,8 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 	return true
 }
 
-// admit admits as many Nodes as there are free slots. It returns after what time the decision may change by itself; 0 for
-// never.
+// admit admits as many Nodes as there are free slots. again is the delay until the decision may change without an event; 0
+// if it cannot.
 func (c *Controller) admit(ctx context.Context) (again time.Duration, err error) {
 	nodes, err := c.lister.List(labels.Everything())
 	if err != nil {
@@ -242,8 +242,8 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 	return again, errors.Join(errs...)
 }
 
-// decide calls admit for each Node that may be admitted, and reports whether there is any. again is after what time the
-// decision may change by itself; 0 for never.
+// decide calls admit for each Node that may be admitted, and reports whether there is any. again is the delay until the
+// decision may change without an event; 0 if it cannot.
 func (c *Controller) decide(state State, admit func(*corev1.Node)) (again time.Duration, any bool) {
 	state.Now, state.Blockers = time.Now(), c.blocking()
 	for _, d := range Decide(state, c.Policy) {
