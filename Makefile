@@ -38,7 +38,7 @@ lesson: ## Play a lesson: make lesson 1
 	@$(workshop) lesson "$(N)" --cluster "$(or $(CLUSTER),embedded)" $(if $(STEP),--step) $(if $(KEEP),--keep) $(if $(YES),--yes)
 
 .PHONY: exercise
-exercise: ## Do the exercises: find the bug in a controller, repair it, and see it pass
+exercise: ## Do the exercises: find the bug in a controller, and fix it
 	@$(workshop) exercises
 
 .PHONY: up
