@@ -228,13 +228,20 @@ func write(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// run runs a command in the module, and fails the test if the command fails.
+// run runs a command in the module, and fails the test if the command fails. The command ends when the test does, even if
+// the test is killed.
 func (p proof) run(t *testing.T, name string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	temporary := t.TempDir()
+	var out bytes.Buffer
+	status, err := guard.Exec(t.Context(), guard.Program{
+		Path: path, Args: args, Dir: p.dir, Env: append(os.Environ(), "GOWORK=off", "GOTMPDIR="+temporary), Remove: temporary,
+	}, &out)
+	if err != nil || status != 0 {
+		t.Fatalf("%s %s: exit status %d, %v\n%s", filepath.Base(name), strings.Join(args, " "), status, err, &out)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +16,7 @@ import (
 	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/exercise/verdict"
 	"example.com/controllers/harness/gobuild"
-	"example.com/controllers/harness/proc"
+	"example.com/controllers/harness/guard"
 )
 
 // Outcome is what a check found.
@@ -193,9 +192,8 @@ func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, pro
 	if g.Limit > 0 {
 		allowed = g.Limit
 	}
-	run, err := runGuarded(ctx, guarded{
-		dir: work, env: env, limit: allowed, remove: scratch,
-		program: program, args: append(args, "-test.timeout=0", "-test.v"),
+	run, err := runLimited(ctx, allowed, guard.Program{
+		Path: program, Args: append(args, "-test.timeout=0", "-test.v"), Dir: work, Env: env, Remove: scratch,
 	})
 	if err != nil {
 		return v, fmt.Errorf("check %s: %w", e.Name, err)
@@ -243,20 +241,28 @@ func (g *Grader) build(ctx context.Context, e Exercise, dir, scratch, program st
 	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-tags", "exercise", "-overlay", overlay, "-o", program, "./"+filepath.ToSlash(relative(g.Catalogue.Dir, dir)))
-	cmd.Dir = g.Catalogue.Dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=")
-	proc.Group(cmd)
-	out, err := cmd.CombinedOutput()
+	goCommand, err := exec.LookPath("go")
+	if err != nil {
+		return "", fmt.Errorf("find the go command: %w", err)
+	}
+	var out output
+	status, err := guard.Exec(ctx, guard.Program{
+		Path: goCommand,
+		Args: []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-tags", "exercise", "-overlay", overlay, "-o", program,
+			"./" + filepath.ToSlash(relative(g.Catalogue.Dir, dir))},
+		Dir: g.Catalogue.Dir,
+		// The go command leaves its temporary files behind if it is killed.
+		Env:    append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=", "GOTMPDIR="+scratch),
+		Remove: scratch,
+	}, &out)
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return tidyCompilerOutput(string(out), relative(g.Catalogue.Dir, dir)), nil
-	}
 	if err != nil {
 		return "", fmt.Errorf("run the go command: %w", err)
+	}
+	if status != 0 {
+		return tidyCompilerOutput(out.String(), relative(g.Catalogue.Dir, dir)), nil
 	}
 	if !exists(program) {
 		return "There is no Go code in " + dir + ".", nil

@@ -3,6 +3,7 @@ package exercise_test
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,8 +18,19 @@ import (
 	"example.com/controllers/harness/guard"
 )
 
+// checker is the first argument that makes the test binary check the first exercise of a repository, as the tool does.
+const checker = "check"
+
 func TestMain(m *testing.M) {
 	guard.Main()
+	if len(os.Args) == 3 && os.Args[1] == checker {
+		c, err := exercise.Open(os.Args[2])
+		if err == nil {
+			_, err = (&exercise.Grader{Catalogue: c, Limit: time.Hour}).Check(context.Background(), c.Exercises[0])
+		}
+		panic(err) // it should have been killed
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each guard takes a second to end
 	os.Exit(m.Run())
 }
 
@@ -175,9 +187,7 @@ func Add(a, b int) int {
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	require.NoError(t, err)
-	left := process.Process{Pid: int32(pid)}
-	status, err := left.Status()
-	require.True(t, err != nil || slices.Contains(status, process.Zombie), "process %d is still running: %v", pid, status)
+	require.True(t, hasEnded(pid), "process %d is still running", pid)
 }
 
 // Code that deletes its own directory gets it back.
@@ -214,6 +224,82 @@ func TestCheckCanBeInterrupted(t *testing.T) {
 	}()
 	_, err := (&exercise.Grader{Catalogue: c, Limit: time.Hour}).Check(ctx, e)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A check may be interrupted, or the tool killed, while the code compiles or while it runs. Either way, no process and no
+// temporary file is left.
+func TestInterruptedCheckLeavesNothing(t *testing.T) {
+	hangs := func(pids string) string {
+		return "sleep 1000 & echo $$ $! > " + pids + "; wait"
+	}
+	for name, prepare := range map[string]func(t *testing.T, e exercise.Exercise, pids string){
+		"while it compiles": func(t *testing.T, e exercise.Exercise, pids string) {
+			bin := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\necho temporary > $GOTMPDIR/go-build\n"+hangs(pids)+"\n"), 0o755))
+			t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+		},
+		"while it runs": func(t *testing.T, e exercise.Exercise, pids string) {
+			write(t, filepath.Join(e.Mine, "controller.go"), addWith("os/exec", `_ = exec.Command("sh", "-c", `+strconv.Quote(hangs(pids))+`).Run()`)["controller.go"])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for how, interrupt := range map[string]func(t *testing.T, e exercise.Exercise, root, pids string){
+				"by cancelling it": func(t *testing.T, e exercise.Exercise, root, pids string) {
+					c, err := exercise.Open(root)
+					require.NoError(t, err)
+					ctx, cancel := context.WithCancel(t.Context())
+					go func() {
+						awaitFile(ctx, pids)
+						cancel()
+					}()
+					_, err = (&exercise.Grader{Catalogue: c, Limit: time.Hour}).Check(ctx, e)
+					require.ErrorIs(t, err, context.Canceled)
+				},
+				"by killing the tool": func(t *testing.T, _ exercise.Exercise, root, pids string) {
+					tool := exec.Command(os.Args[0], checker, root)
+					require.NoError(t, tool.Start())
+					awaitFile(t.Context(), pids)
+					require.NoError(t, tool.Process.Kill())
+					require.ErrorContains(t, tool.Wait(), "killed")
+				},
+			} {
+				t.Run(how, func(t *testing.T) {
+					c := newCatalogue(t, "01-add")
+					e := c.Exercises[0]
+					_, err := e.Copy()
+					require.NoError(t, err)
+					pids := filepath.Join(t.TempDir(), "pids")
+					prepare(t, e, pids)
+					t.Setenv("TMPDIR", t.TempDir())
+					interrupt(t, e, c.Root, pids)
+					text, err := os.ReadFile(pids)
+					require.NoError(t, err)
+					for _, pid := range strings.Fields(string(text)) {
+						id, err := strconv.Atoi(pid)
+						require.NoError(t, err)
+						require.Eventually(t, func() bool { return hasEnded(id) }, time.Minute, 10*time.Millisecond, "process %d is still running", id)
+					}
+					require.Eventually(t, func() bool { return len(names(t, os.Getenv("TMPDIR"))) == 0 }, time.Minute, 10*time.Millisecond)
+				})
+			}
+		})
+	}
+}
+
+// awaitFile waits until a file has a line, or ctx is cancelled.
+func awaitFile(ctx context.Context, path string) {
+	for ctx.Err() == nil {
+		if text, err := os.ReadFile(path); err == nil && strings.HasSuffix(string(text), "\n") {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// hasEnded says whether a process has ended. It may not have been waited for.
+func hasEnded(pid int) bool {
+	status, err := (&process.Process{Pid: int32(pid)}).Status()
+	return err != nil || slices.Contains(status, process.Zombie)
 }
 
 func TestCheckSolutionAndShipped(t *testing.T) {

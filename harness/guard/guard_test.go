@@ -80,6 +80,49 @@ func TestRerunEndsWhatTheProgramHasStarted(t *testing.T) {
 	require.Empty(t, left)
 }
 
+func TestExec(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	require.NoError(t, err)
+	run := func(ctx context.Context, script string) (status int, out string, err error) {
+		var text strings.Builder
+		status, err = Exec(ctx, Program{Path: sh, Args: []string{"-c", script}, Dir: t.TempDir(), Env: []string{"NAME=value"}, Remove: t.TempDir()}, &text)
+		return status, text.String(), err
+	}
+	status, out, err := run(t.Context(), "echo $NAME; echo error >&2; cat; exit 7")
+	require.NoError(t, err)
+	require.Equal(t, 7, status)
+	require.Equal(t, "value\nerror\n", out)
+
+	t.Run("does not wait for what a program leaves running", func(t *testing.T) {
+		status, out, err := run(t.Context(), "sleep 1000 & echo $!")
+		require.NoError(t, err)
+		require.Zero(t, status)
+		pid, err := strconv.Atoi(strings.TrimSpace(out))
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, time.Minute, 10*time.Millisecond)
+	})
+	t.Run("can be cancelled", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "ready")
+		_, out, err := run(interruptWhenReady(t, file), "echo started; echo ready > "+file+"; sleep 1000")
+		require.ErrorIs(t, err, errInterrupted)
+		require.Equal(t, "started\n", out)
+	})
+	t.Run("does not start a program when ctx has ended", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, out, err := run(ctx, "echo started")
+		require.ErrorIs(t, err, context.Canceled)
+		require.Empty(t, out)
+	})
+	t.Run("reports a program that cannot be started", func(t *testing.T) {
+		var out strings.Builder
+		status, err := Exec(t.Context(), Program{Path: filepath.Join(t.TempDir(), "none"), Remove: t.TempDir()}, &out)
+		require.NoError(t, err)
+		require.Equal(t, 1, status)
+		require.Contains(t, out.String(), "no such file")
+	})
+}
+
 // interruptWhenReady returns a context that ends when a program has written its file.
 func interruptWhenReady(t *testing.T, file string) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -316,11 +317,25 @@ func (m *Model) pressInList(key string) tea.Cmd {
 	return nil
 }
 
-// Run shows the screen until the participant quits. It calls started, which may be nil, with a function that shows what is
-// being done, such as building the control plane.
+// Run shows the screen until the participant quits, and returns when no check is running any more. It calls started, which may
+// be nil, with a function that shows what is being done, such as building the control plane.
 func Run(ctx context.Context, o Options, started func(status func(string)), options ...tea.ProgramOption) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	var running sync.RWMutex // held for reading by the check that is running
+	defer func() {
+		cancel()
+		running.Lock()
+		defer running.Unlock()
+	}()
+	check := o.Check
+	o.Check = func(ctx context.Context, e exercise.Exercise) (exercise.Verdict, error) {
+		running.RLock()
+		defer running.RUnlock()
+		if ctx.Err() != nil {
+			return exercise.Verdict{}, context.Cause(ctx)
+		}
+		return check(ctx, e)
+	}
 	m, err := New(ctx, o)
 	if err != nil {
 		return err
