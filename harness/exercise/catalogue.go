@@ -140,11 +140,14 @@ func (e Exercise) Copy() (bool, error) {
 
 // Reset replaces the participant's copy by a new one. Everything in it is lost.
 func (e Exercise) Reset() error {
+	files, err := e.copied()
+	if err != nil {
+		return err
+	}
 	if err := os.RemoveAll(e.Mine); err != nil {
 		return fmt.Errorf("reset %s: %w", e.Name, err)
 	}
-	_, err := e.Copy()
-	return err
+	return files.writeTo(e.Mine)
 }
 
 // IsChanged says whether the participant's copy differs from the exercise as shipped.
@@ -160,6 +163,21 @@ func (e Exercise) IsChanged() bool {
 		}
 	}
 	return false
+}
+
+// missing returns the names of the exercise's Go files that are not among the participant's.
+func (e Exercise) missing(mine files) ([]string, error) {
+	shipped, err := readFiles(e.Dir, isCode)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(shipped)) {
+		if _, there := mine[name]; !there {
+			missing = append(missing, name)
+		}
+	}
+	return missing, nil
 }
 
 // files are the contents of files by name.

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,6 +137,18 @@ func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, er
 	}
 	if complaints != "" {
 		v.Outcome, v.Message, v.Output = DoesNotCompile, "The code does not compile.", complaints
+		missing, err := e.missing(mine)
+		if err != nil {
+			return v, err
+		}
+		if len(missing) > 0 {
+			verb, it := "is", "it"
+			if len(missing) > 1 {
+				verb, it = "are", "them"
+			}
+			v.Message = fmt.Sprintf("The code does not compile, and %s %s missing from your copy. Restore %s in your editor, copy %s from %s, or reset the exercise, which gives you a new copy.",
+				strings.Join(missing, " and "), verb, it, it, relative(g.Catalogue.Root, e.Dir))
+		}
 		v.Seconds = time.Since(start).Seconds()
 		return v, nil
 	}
@@ -141,10 +156,16 @@ func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, er
 	if err != nil {
 		return v, err
 	}
-	if restored, err := restore(dir, mine); err != nil {
+	if ctx.Err() != nil { // the participant may be replacing the copy
+		return v, context.Cause(ctx)
+	}
+	deleted, err := restore(dir, mine)
+	if err != nil {
 		return v, err
-	} else if restored {
-		v.Outcome, v.Message = Failed, strings.TrimSpace(v.Message+" The code deleted its own directory while it ran; the directory has been restored.")
+	}
+	if deleted != "" {
+		v.Outcome = Failed
+		v.Message = strings.TrimSpace(fmt.Sprintf("%s While the check ran, %s deleted from your copy, perhaps by your code. It has been restored.", v.Message, deleted))
 	}
 	v.Seconds = time.Since(start).Seconds()
 	return v, nil
@@ -211,13 +232,47 @@ func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, pro
 	return v, nil
 }
 
-// restore writes back the files that a check has deleted. It does not touch files that exist, since the participant may have
-// saved them meanwhile.
-func restore(dir string, before files) (bool, error) {
-	if exists(dir) {
-		return false, nil
+// restore writes back the files that were deleted from a directory since it had the files before, or the directory itself. It
+// says what was deleted, with "was" or "were"; "" if nothing was. It does not touch files that exist, since the participant may
+// have saved them meanwhile, and does nothing if there is a new one: then the participant has renamed a file.
+func restore(dir string, before files) (deleted string, err error) {
+	if !exists(dir) {
+		return "the directory was", before.writeTo(dir)
 	}
-	return true, before.writeTo(dir)
+	after, err := readFiles(dir, func(string) bool { return true })
+	if err != nil {
+		return "", err
+	}
+	for name := range after {
+		if _, known := before[name]; !known {
+			return "", nil
+		}
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, there := after[name]; there {
+			continue
+		}
+		file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if errors.Is(err, fs.ErrExist) { // an editor has just saved it
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = file.Write(before[name])
+		if err := errors.Join(err, file.Close()); err != nil {
+			return "", err
+		}
+		names = append(names, name)
+	}
+	switch len(names) {
+	case 0:
+		return "", nil
+	case 1:
+		return names[0] + " was", nil
+	}
+	return strings.Join(names, " and ") + " were", nil
 }
 
 // build compiles the check of the code in dir. It returns what the compiler complains about, or "".

@@ -190,20 +190,74 @@ func Add(a, b int) int {
 	require.True(t, hasEnded(pid), "process %d is still running", pid)
 }
 
-// Code that deletes its own directory gets it back.
-func TestCheckRestoresADirectoryThatTheCodeDeletes(t *testing.T) {
+// What is deleted from the participant's copy while the check runs comes back. A file that is renamed does not.
+func TestCheckRestoresWhatIsDeleted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		statement string // of Add, which then adds correctly; MINE is the path of the copy
+		message   string // "" if the check passes
+		left      []string
+	}{
+		"the directory":  {`os.RemoveAll("MINE")`, "While the check ran, the directory was deleted from your copy, perhaps by your code. It has been restored.", []string{"README.md", "controller.go", "more.go"}},
+		"a file":         {`os.Remove("MINE/more.go")`, "While the check ran, more.go was deleted from your copy, perhaps by your code. It has been restored.", []string{"README.md", "controller.go", "more.go"}},
+		"two files":      {`errors.Join(os.Remove("MINE/README.md"), os.Remove("MINE/controller.go"))`, "README.md and controller.go were deleted", []string{"README.md", "controller.go", "more.go"}},
+		"a renamed file": {`os.Rename("MINE/more.go", "MINE/renamed.go")`, "", []string{"README.md", "controller.go", "renamed.go"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCatalogue(t, "01-add")
+			e := c.Exercises[0]
+			_, err := e.Copy()
+			require.NoError(t, err)
+			code := "package small\n\nimport (\n\t\"errors\"\n\t\"os\"\n)\n\nfunc Add(a, b int) int {\n\tif err := errors.Join(" + strings.ReplaceAll(test.statement, "MINE", e.Mine) + "); err != nil {\n\t\tpanic(err)\n\t}\n\treturn a + b\n}\n"
+			write(t, filepath.Join(e.Mine, "controller.go"), code)
+			write(t, filepath.Join(e.Mine, "more.go"), "package small\n")
+			v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), e)
+			require.NoError(t, err)
+			if test.message == "" {
+				require.True(t, v.Passed(), v.Message)
+			} else {
+				require.Equal(t, exercise.Failed, v.Outcome)
+				require.Contains(t, v.Message, test.message)
+			}
+			require.Equal(t, test.left, names(t, e.Mine))
+			restored, err := os.ReadFile(filepath.Join(e.Mine, "controller.go"))
+			require.NoError(t, err)
+			require.Equal(t, code, string(restored))
+		})
+	}
+}
+
+// A file of the exercise that the participant has deleted is named.
+func TestCheckNamesMissingFiles(t *testing.T) {
 	t.Parallel()
 	c := newCatalogue(t, "01-add")
 	e := c.Exercises[0]
-	code := "package small\n\nimport \"os\"\n\nfunc Add(a, b int) int {\n\t_ = os.RemoveAll(" + strconv.Quote(e.Mine) + ")\n\treturn a + b\n}\n"
-	write(t, filepath.Join(e.Mine, "controller.go"), code)
-	v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), e)
+	write(t, filepath.Join(e.Dir, "numbers.go"), "package small\n\ntype number = int\n")
+	write(t, filepath.Join(e.Dir, "controller.go"), strings.ReplaceAll(shipped, " int", " number"))
+	g := &exercise.Grader{Catalogue: c}
+	check := func(missing ...string) exercise.Verdict {
+		require.NoError(t, e.Reset())
+		for _, name := range missing {
+			require.NoError(t, os.Remove(filepath.Join(e.Mine, name)))
+		}
+		v, err := g.Check(t.Context(), e)
+		require.NoError(t, err)
+		return v
+	}
+	require.Equal(t, exercise.Failed, check("README.md").Outcome)
+
+	v := check("numbers.go")
+	require.Equal(t, exercise.DoesNotCompile, v.Outcome)
+	require.Equal(t, "The code does not compile, and numbers.go is missing from your copy. Restore it in your editor, copy it from exercises/01-add, or reset the exercise, which gives you a new copy.", v.Message)
+	require.Contains(t, v.Output, "undefined: number")
+	require.Contains(t, check("numbers.go", "controller.go").Message, "controller.go and numbers.go are missing from your copy. Restore them")
+
+	check("numbers.go")
+	write(t, filepath.Join(e.Mine, "controller.go"), solved)
+	v, err := g.Check(t.Context(), e)
 	require.NoError(t, err)
-	require.Equal(t, exercise.Failed, v.Outcome)
-	require.Contains(t, v.Message, "deleted its own directory")
-	restored, err := os.ReadFile(filepath.Join(e.Mine, "controller.go"))
-	require.NoError(t, err)
-	require.Equal(t, code, string(restored))
+	require.True(t, v.Passed(), "a solution may do without a file: %s", v.Message)
 }
 
 // A check that is interrupted ends at once.
