@@ -307,7 +307,7 @@ func (g *Grader) build(ctx context.Context, e Exercise, dir, scratch, program st
 			"./" + filepath.ToSlash(relative(g.Catalogue.Dir, dir))},
 		Dir: g.Catalogue.Dir,
 		// The go command leaves its temporary files behind if it is killed.
-		Env:    append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=", "GOTMPDIR="+scratch),
+		Env:    append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS="+keptFlags(os.Getenv("GOFLAGS")), "GOTMPDIR="+scratch),
 		Remove: scratch,
 	}, &out)
 	if ctx.Err() != nil {
@@ -323,6 +323,14 @@ func (g *Grader) build(ctx context.Context, e Exercise, dir, scratch, program st
 		return "There is no Go code in " + dir + ".", nil
 	}
 	return "", nil
+}
+
+// keptFlags returns those of the flags in the variable GOFLAGS that decide which compiled packages the go command finds, as the
+// ones in a bundle (package offline). Others, such as -mod or -race, could break the build.
+func keptFlags(flags string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(flags), func(flag string) bool {
+		return flag != "-trimpath" && flag != "-modcacherw"
+	}), " ")
 }
 
 func relative(base, path string) string {
@@ -388,11 +396,13 @@ const mostOutput = 40
 
 // excerpt returns what the program has printed: the stack of the goroutine that panicked, or else the last lines.
 func (f finished) excerpt(dir string) string {
+	// With -trimpath, a path begins with the name of the module.
+	own := regexp.MustCompile(`[^\s"]*/` + regexp.QuoteMeta(filepath.Base(filepath.Dir(dir))+"/"+filepath.Base(dir)+"/"))
 	var lines []string
 	for line := range strings.Lines(f.output.String()) {
 		line = strings.TrimRight(line, "\n")
 		if !testOutput.MatchString(line) {
-			lines = append(lines, strings.ReplaceAll(line, dir+string(filepath.Separator), ""))
+			lines = append(lines, own.ReplaceAllLiteralString(line, ""))
 		}
 	}
 	if first := slices.IndexFunc(lines, func(line string) bool {
@@ -406,23 +416,32 @@ func (f finished) excerpt(dir string) string {
 var (
 	frameArguments = regexp.MustCompile(`\([^()]*(\([^()]*\)[^()]*)*\)$`)
 	framePlace     = regexp.MustCompile(`^\t(\S+:\d+)`)
-	modulePlace    = regexp.MustCompile(`^.*/pkg/mod/(?:[^/]+/)*?([^/]+)@[^/]+/`)
-	goPlace        = regexp.MustCompile(`^.*/src/(runtime|testing|internal)/`)
+	modulePlace    = regexp.MustCompile(`^(?:[^/@]*/)*([^/@]+)@[^/]+/`)
+	// toolPlace matches the places of the Go runtime, of package testing, of the grader and of the world in which it runs.
+	toolPlace = regexp.MustCompile(`^(.*/src/)?(runtime|testing|internal)/|^(.*/)?harness/|^` + graderFile + `:`)
 )
 
-// stack makes the first goroutine of a stack trace readable: a line for each function, with its place.
+// stack makes the first goroutine of a stack trace readable: a line for each function of the participant and of the libraries,
+// with its place.
 func stack(trace []string) string {
-	var frames []string
+	type frame struct{ place, function string }
+	var frames []frame
 	var function string
+	width := 0
 	for _, line := range trace {
 		place := framePlace.FindStringSubmatch(line)
+		if line == "" && len(frames) > 0 {
+			break
+		}
 		switch {
-		case line == "" && len(frames) > 0:
-			return strings.Join(frames, "\n")
 		case place != nil && function != "":
 			at := modulePlace.ReplaceAllString(place[1], "$1/")
-			if !goPlace.MatchString(at) && len(frames) < mostOutput {
-				frames = append(frames, fmt.Sprintf("%-46s  %s", function, at))
+			if !toolPlace.MatchString(at) && len(frames) < mostOutput {
+				if !strings.Contains(at, "/") { // in the participant's own package
+					_, function, _ = strings.Cut(function, ".")
+				}
+				frames = append(frames, frame{at, function})
+				width = max(width, len(at))
 			}
 			function = ""
 		case strings.HasPrefix(line, "goroutine "), strings.HasPrefix(line, "created by "):
@@ -432,7 +451,11 @@ func stack(trace []string) string {
 			function = function[strings.LastIndex(function, "/")+1:]
 		}
 	}
-	return strings.Join(frames, "\n")
+	var text strings.Builder
+	for _, f := range frames {
+		fmt.Fprintf(&text, "%-*s  %s\n", width, f.place, f.function)
+	}
+	return strings.TrimSpace(text.String())
 }
 
 // testOutput matches the lines that package testing prints about a test, without what the test itself has to say.

@@ -111,7 +111,7 @@ func TestCheck(t *testing.T) {
 		"does not compile":     {map[string]string{"controller.go": "package small\n\nfunc Add(a, b int) int { return a +* b }\n"}, exercise.DoesNotCompile, "does not compile", "controller.go:3:", 0},
 		"has another package":  {map[string]string{"more.go": "package large\n"}, exercise.DoesNotCompile, "does not compile", "more.go", 0},
 		"the code is gone":     {map[string]string{"controller.go": ""}, exercise.DoesNotCompile, "does not compile", "", 0},
-		"panics":               {add(`panic("no")`), exercise.Panicked, "The controller panicked: no.", "Add  ", 0},
+		"panics":               {add(`panic("no")`), exercise.Panicked, "The controller panicked: no.", "controller.go:4  Add", 0},
 		"panics elsewhere":     {add(`go panic("no"); select {}`), exercise.Panicked, "panicked: no.", "", 0},
 		"exits with success":   {addWith("os", `os.Exit(0)`), exercise.Exited, "exited with status 0 before the check was over", "", 0},
 		"exits":                {addWith("os", `os.Exit(7)`), exercise.Exited, "exited with status 7", "", 0},
@@ -162,6 +162,19 @@ func addWith(imported, statement string) map[string]string {
 	files := add(statement)
 	files["controller.go"] = strings.Replace(files["controller.go"], "\n\n", "\n\nimport \""+imported+"\"\n\n", 1)
 	return files
+}
+
+// The compiled packages of a bundle are found with -trimpath only. Other flags of the participant's could break the build.
+func TestCheckKeepsTrimpath(t *testing.T) {
+	c := newCatalogue(t, "01-add")
+	e := c.Exercises[0]
+	write(t, filepath.Join(e.Mine, "controller.go"), addWith("runtime", "_, file, _, _ := runtime.Caller(0); panic(file)")["controller.go"])
+	t.Setenv("GOFLAGS", "-race -trimpath -modcacherw -mod=vendor")
+	v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, exercise.Panicked, v.Outcome, "%s\n%s", v.Message, v.Output)
+	require.Contains(t, v.Message, "The controller panicked: example.com/small/my/01-add/controller.go.")
+	require.Equal(t, "controller.go:6  Add", v.Output)
 }
 
 // A process that the participant's code starts in the background does not outlive the check, nor does the check wait for it.

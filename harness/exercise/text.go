@@ -10,9 +10,16 @@ import (
 	"example.com/controllers/harness/exercise/verdict"
 )
 
-// Text returns the verdict as plain text of at most this many columns. showing limits the lines of the timeline; 0 means
-// all.
+// Text returns the verdict as plain text of at most this many columns. showing limits the rows of the timeline; 0 means all.
 func (v Verdict) Text(columns, showing int) string {
+	return v.text(columns, showing, func(row Row) []string { return row.Lines(columns - len(margin)) })
+}
+
+// margin is what the lines of a timeline and of a program's output begin with.
+const margin = "  "
+
+// text returns the verdict as plain text. lines returns the lines for a row of the timeline.
+func (v Verdict) text(columns, showing int, lines func(Row) []string) string {
 	var text strings.Builder
 	if v.Passed() {
 		fmt.Fprintf(&text, "%s: passed\n", v.Exercise)
@@ -22,7 +29,9 @@ func (v Verdict) Text(columns, showing int) string {
 	if timeline := v.Shown(showing); len(timeline) > 0 {
 		fmt.Fprintf(&text, "\nWhat happened (%s):\n\n", v.Scene)
 		for _, row := range timeline {
-			fmt.Fprintln(&text, "  "+ansi.Truncate(row.Text, columns-2, "…"))
+			for _, line := range lines(row) {
+				fmt.Fprintln(&text, margin+line)
+			}
 		}
 	}
 	if v.Output != "" && v.Outcome != Failed {
@@ -31,13 +40,36 @@ func (v Verdict) Text(columns, showing int) string {
 	return text.String()
 }
 
-func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
+func indent(text string) string { return margin + strings.ReplaceAll(text, "\n", "\n"+margin) }
 
 // Row is a row of a timeline that is shown: one line, or what stands for several.
 type Row struct {
 	Text string
 	Who  string // the program that did it; "" for a row that stands for several lines
 	Bad  bool   // it shows what went wrong
+}
+
+// Lines returns the row as lines of at most this many columns. Lines after the first begin where the first says what happened.
+// Of a long row, such as a log line with an object in it, only the beginning is returned.
+func (r Row) Lines(columns int) []string {
+	const most = 4
+	indent := strings.Repeat(" ", verdict.TextColumn)
+	if r.Who == "" || columns < 2*len(indent) || ansi.StringWidth(r.Text) <= columns {
+		return []string{ansi.Truncate(r.Text, columns, ellipsis)}
+	}
+	lines := strings.Split(ansi.Wrap(r.Text[len(indent):], columns-len(indent), ""), "\n")
+	if len(lines) > most {
+		lines = lines[:most]
+		lines[most-1] = ansi.Truncate(lines[most-1]+" "+ellipsis, columns-len(indent), ellipsis)
+	}
+	for i := range lines {
+		first := indent
+		if i == 0 {
+			first = r.Text[:len(indent)]
+		}
+		lines[i] = first + strings.TrimSpace(lines[i])
+	}
+	return lines
 }
 
 // longestCycle is the most lines whose repetition Shown recognizes.

@@ -18,19 +18,24 @@ var (
 // render returns Markdown as lines of text that fit on the screen, each block followed by an empty line. It knows what the
 // pages of exercises use: headings, paragraphs, quotations, lists, fenced code and links.
 func (m *Model) render(markdown string) []string {
-	markdown = linksAsText(strings.TrimSpace(markdown))
+	return m.renderText(linksAsText(strings.TrimSpace(markdown)), m.columns())
+}
+
+// renderText is render for lines of at most this many columns, without links.
+func (m *Model) renderText(markdown string, columns int) []string {
 	var lines []string
-	wrap := func(first, rest, text string) {
-		for i, line := range wrapped(ansi.Wordwrap(text, m.columns()-len(rest), "")) {
-			lines = append(lines, map[bool]string{true: first, false: rest}[i == 0]+line)
+	indented := func(first, rest string, text []string) {
+		for i, line := range text {
+			lines = append(lines, strings.TrimRight(map[bool]string{true: first, false: rest}[i == 0]+line, " "))
 		}
 	}
 	for _, block := range blocks(markdown) {
 		switch text := strings.Join(block, " "); {
 		case strings.HasPrefix(block[0], "```"):
+			const indent = "    "
 			for _, line := range block[1:] {
 				if !strings.HasPrefix(line, "```") {
-					lines = append(lines, strings.TrimRight("    "+strings.ReplaceAll(line, "\t", "    "), " "))
+					indented(indent, indent, wrapped(ansi.Hardwrap(strings.ReplaceAll(line, "\t", "    "), columns-len(indent), true)))
 				}
 			}
 		case heading.MatchString(block[0]):
@@ -38,22 +43,24 @@ func (m *Model) render(markdown string) []string {
 		case strings.HasPrefix(block[0], ">"):
 			var quoted []string
 			for _, line := range block {
-				quoted = append(quoted, strings.TrimSpace(strings.TrimPrefix(line, ">")))
+				quoted = append(quoted, strings.TrimPrefix(strings.TrimPrefix(line, ">"), " "))
 			}
-			for _, paragraph := range strings.Split(strings.Join(quoted, " "), "  ") {
-				wrap("> ", "> ", paragraph)
-			}
+			inner := m.renderText(strings.Join(quoted, "\n"), columns-2)
+			indented("> ", "> ", inner[:max(0, len(inner)-1)])
 		case item.MatchString(block[0]):
 			for _, text := range items(block) {
-				wrap("- ", "  ", text)
+				indented("- ", "  ", wrap(text, columns-2))
 			}
 		default:
-			wrap("", "", text)
+			indented("", "", wrap(text, columns))
 		}
 		lines = append(lines, "")
 	}
 	return lines
 }
+
+// wrap breaks text into lines of at most this many columns: between words, and within a word that is longer.
+func wrap(text string, columns int) []string { return wrapped(ansi.Wrap(text, columns, "")) }
 
 // linksAsText writes links out: those to the web with their address, those to a file with its path in the repository.
 func linksAsText(markdown string) string {

@@ -36,6 +36,7 @@ type room struct {
 	pending   []tea.Cmd
 	checks    []string // names of the exercises that were checked
 	err       error    // of all checks
+	timeline  []verdict.Line
 	quit      bool
 }
 
@@ -46,7 +47,7 @@ func newRoom(t *testing.T, names ...string) *room {
 		dir := filepath.Join(root, "exercises", name)
 		write(t, filepath.Join(dir, "controller.go"), bug)
 		write(t, filepath.Join(dir, ".solution", "controller.go"), strings.Replace(bug, "-", "+", 1))
-		write(t, filepath.Join(dir, "README.md"), "# It subtracts\n\nSomebody wanted to add, and\nit [subtracted](https://example.com/1).\n\n> It was\n> 3.\n\n## Read\n\n- [A loop](../../01-naive-loop/README.md#x), and\n  [more][more]\n- the end\n\n```go\na\n\n\tb\n```\n\n[more]: https://example.com/2\n")
+		write(t, filepath.Join(dir, "README.md"), "# It subtracts\n\nSomebody wanted to add, and\nit [subtracted](https://example.com/1).\n\n> It was\n> 3:\n> ```\n> panic:  no\n> ```\n\n## Read\n\n- [A loop](../../01-naive-loop/README.md#x), and\n  [more][more]\n- the end\n\n```go\na\n\n\tb\n```\n\n[more]: https://example.com/2\n")
 		write(t, filepath.Join(dir, "hints.md"), "## 1\n\nFirst hint.\n\n## 2\n\nSecond hint.\n\n## 3\n\nThird hint.\n")
 		write(t, filepath.Join(dir, "exercise.yaml"), "title: It subtracts\nlesson: 1\nfails: it subtracts\n")
 	}
@@ -79,7 +80,7 @@ func (r *room) check(_ context.Context, e exercise.Exercise) (exercise.Verdict, 
 	code, err := os.ReadFile(filepath.Join(e.Mine, "controller.go"))
 	if err == nil && !strings.Contains(string(code), "+") {
 		v.Outcome, v.Message, v.Scene = exercise.Failed, "1 and 2 made -1.", "it adds"
-		v.Timeline = []verdict.Line{{At: time.Second, Who: "controller", What: "adds 1 and 2"}}
+		v.Timeline = append([]verdict.Line{{At: time.Second, Who: "controller", What: "adds 1 and 2"}}, r.timeline...)
 	}
 	return v, errors.Join(err, r.err)
 }
@@ -133,7 +134,7 @@ func (r *room) shows(texts ...string) {
 
 func TestSolveAnExercise(t *testing.T) {
 	r := newRoom(t, "01-add", "02-more")
-	r.shows("01-add", "0/2", "exercises/my/01-add", "… checking", "It subtracts", "Somebody wanted to add, and it subtracted <https://example.com/1>.", "\n\n> It was 3.\n\nRead\n\n- A loop (01-naive-loop/README.md), and more <https://example.com/2>\n- the end\n\n    a\n\n        b\n")
+	r.shows("01-add", "0/2", "exercises/my/01-add", "… checking", "It subtracts", "Somebody wanted to add, and it subtracted <https://example.com/1>.", "\n\n> It was 3:\n>\n>     panic:  no\n\nRead\n\n- A loop (01-naive-loop/README.md), and more <https://example.com/2>\n- the end\n\n    a\n\n        b\n")
 	r.settle()
 	r.shows("✗ failed in 1.5s", "1 and 2 made -1.", "What happened (it adds):", "1.0s  controller  adds 1 and 2", "n next   h hint")
 
@@ -213,6 +214,22 @@ func TestReset(t *testing.T) {
 	r.shows("✗ failed", "0/1")
 	require.False(t, r.Current().IsChanged())
 	require.NoDirExists(t, filepath.Join(r.Current().Mine, "solution"))
+}
+
+// On a narrow terminal, nothing is cut off that a participant needs.
+func TestNarrow(t *testing.T) {
+	r := newRoom(t, "01-add")
+	r.timeline = []verdict.Line{{At: time.Second, Who: "log", What: "Reconcile failed error=update node node-1: the server could not find it"}}
+	r.send(tea.WindowSizeMsg{Width: 60, Height: 20})
+	r.settle()
+	r.press("G")
+	r.shows("lines above: b, ↑", "   1.0s  log         Reconcile failed error=update node\n                     node-1: the server could not find it\n")
+	r.press("g")
+	r.shows("more lines: space, ↓")
+	r.press("x")
+	r.shows("Reset 01-add? Your changes will be lost.  y yes   any other\nkey: no")
+	r.send(tea.WindowSizeMsg{Width: 25, Height: 60})
+	require.Contains(t, strings.ReplaceAll(r.Text(), "\n", ""), "<https://example.com/1>", "a word that is too long is broken")
 }
 
 func TestRunAgain(t *testing.T) {

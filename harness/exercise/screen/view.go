@@ -52,12 +52,20 @@ func (m *Model) Text() string {
 	for range m.bodyHeight() - len(shown) {
 		lines = append(lines, "")
 	}
-	more := ""
-	if below := len(body) - offset - len(shown); below > 0 {
-		more = fmt.Sprintf("%d more lines: space, ↓", below)
-	}
-	lines = append(lines, m.style(faint, more))
+	lines = append(lines, m.style(faint, hidden(offset, len(body)-offset-len(shown))))
 	return strings.Join(m.clip(append(lines, m.footer()...)), "\n")
+}
+
+// hidden says how many lines of the body are out of sight, and which keys show them.
+func hidden(above, below int) string {
+	var parts []string
+	if below > 0 {
+		parts = append(parts, fmt.Sprintf("%d more lines: space, ↓", below))
+	}
+	if above > 0 {
+		parts = append(parts, fmt.Sprintf("%d lines above: b, ↑", above))
+	}
+	return strings.Join(parts, "   ")
 }
 
 // clip truncates the lines to the width of the terminal.
@@ -131,10 +139,11 @@ func firstLine(text string) string {
 // footer lists the keys. On a narrow terminal it takes two lines.
 func (m *Model) footer() []string {
 	if m.mode == confirmingReset {
-		return []string{m.style(red, "Reset "+m.current.Name+"? Your changes will be lost.") + "  y yes   any other key: no"}
+		question := "Reset " + m.current.Name + "? Your changes will be lost.  y yes   any other key: no"
+		return wrap(m.style(red, question), m.columns())
 	}
 	keys := []string{"n next", "h hint", "l list", "r run", "x reset", "q quit"}
-	return wrapped(ansi.Wordwrap(strings.Join(keys, "   "), m.columns(), ""))
+	return wrap(strings.Join(keys, "   "), m.columns())
 }
 
 func wrapped(text string) []string { return strings.Split(text, "\n") }
@@ -143,10 +152,14 @@ func wrapped(text string) []string { return strings.Split(text, "\n") }
 // the verdict does.
 func (m *Model) body() []string {
 	var lines []string
-	prose := func(text string) { lines = append(lines, wrapped(ansi.Wordwrap(text, m.columns(), ""))...) }
+	prose := func(text string) { lines = append(lines, wrap(text, m.columns())...) }
 	page := func() { lines = append(lines, m.render(m.page)...) }
+	line := func() { lines = append(lines, m.style(faint, strings.Repeat("─", m.columns()))) }
 	if !m.changed {
 		page()
+		if m.verdict != nil {
+			line()
+		}
 	}
 	if v := m.verdict; v != nil {
 		if v.Passed() {
@@ -169,12 +182,14 @@ func (m *Model) body() []string {
 	if v := m.verdict; v != nil && !v.Passed() {
 		lines = append(lines, m.timeline(*v)...)
 		if v.Output != "" && v.Outcome != exercise.Failed {
-			lines = append(lines, strings.Split(strings.ReplaceAll(v.Output, "\t", "    "), "\n")...)
+			for _, text := range strings.Split(strings.ReplaceAll(v.Output, "\t", "    "), "\n") {
+				lines = append(lines, wrapped(ansi.Hardwrap(text, m.width, true))...)
+			}
 			lines = append(lines, "")
 		}
 	}
 	if m.changed {
-		lines = append(lines, m.style(faint, strings.Repeat("─", m.columns())))
+		line()
 		page()
 	}
 	return lines
@@ -190,14 +205,15 @@ func (m *Model) timeline(v exercise.Verdict) []string {
 	}
 	lines := []string{m.style(faint, "What happened ("+v.Scene+"):")}
 	for _, row := range shown {
-		line := row.Text
-		switch {
-		case row.Bad:
-			line = m.style(yellow, line)
-		case row.Who == "log", row.Who == "event", row.Who == "":
-			line = m.style(faint, line)
+		for _, line := range row.Lines(m.width) {
+			switch {
+			case row.Bad:
+				line = m.style(yellow, line)
+			case row.Who == "log", row.Who == "event", row.Who == "":
+				line = m.style(faint, line)
+			}
+			lines = append(lines, line)
 		}
-		lines = append(lines, line)
 	}
 	return append(lines, "")
 }

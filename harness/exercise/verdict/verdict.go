@@ -31,7 +31,10 @@ type Line struct {
 	Bad  bool          `json:"bad,omitempty"`  // a line that shows what went wrong
 }
 
-// String formats the line without its alignment in a timeline.
+// TextColumn is the column, from 0, in which a formatted line says what happened. Before it are the time and the program.
+const TextColumn = 21
+
+// String formats the line as one of a timeline: aligned with others.
 func (l Line) String() string {
 	text := fmt.Sprintf("%7s  %-10s  %s", FormatTime(l.At), l.Who, l.What)
 	if l.Note != "" {
