@@ -227,7 +227,7 @@ func TestNarrow(t *testing.T) {
 	r.press("g")
 	r.shows("more lines: space, ↓")
 	r.press("x")
-	r.shows("Reset 01-add? Your changes will be lost.  y yes   any other\nkey: no")
+	r.shows("Reset 01-add? Your changes will be lost.   y yes\nany other key: no")
 	r.send(tea.WindowSizeMsg{Width: 25, Height: 60})
 	require.Contains(t, strings.ReplaceAll(r.Text(), "\n", ""), "<https://example.com/1>", "a word that is too long is broken")
 }

@@ -139,11 +139,24 @@ func firstLine(text string) string {
 // footer lists the keys. On a narrow terminal it takes two lines.
 func (m *Model) footer() []string {
 	if m.mode == confirmingReset {
-		question := "Reset " + m.current.Name + "? Your changes will be lost.  y yes   any other key: no"
-		return wrap(m.style(red, question), m.columns())
+		return m.inLines(m.style(red, "Reset "+m.current.Name+"? Your changes will be lost."), "y yes", "any other key: no")
 	}
-	keys := []string{"n next", "h hint", "l list", "r run", "x reset", "q quit"}
-	return wrap(strings.Join(keys, "   "), m.columns())
+	return m.inLines("n next", "h hint", "l list", "r run", "x reset", "q quit")
+}
+
+// inLines puts texts side by side, in as many lines as they need.
+func (m *Model) inLines(texts ...string) []string {
+	const gap = "   "
+	lines := []string{texts[0]}
+	for _, text := range texts[1:] {
+		last := &lines[len(lines)-1]
+		if ansi.StringWidth(*last+gap+text) > m.columns() {
+			lines = append(lines, text)
+			continue
+		}
+		*last += gap + text
+	}
+	return lines
 }
 
 func wrapped(text string) []string { return strings.Split(text, "\n") }
@@ -155,6 +168,15 @@ func (m *Model) body() []string {
 	prose := func(text string) { lines = append(lines, wrap(text, m.columns())...) }
 	page := func() { lines = append(lines, m.render(m.page)...) }
 	line := func() { lines = append(lines, m.style(faint, strings.Repeat("─", m.columns()))) }
+	output := func() {
+		if m.verdict.Output == "" {
+			return
+		}
+		for text := range strings.SplitSeq(strings.ReplaceAll(m.verdict.Output, "\t", "    "), "\n") {
+			lines = append(lines, wrapped(ansi.Hardwrap(text, m.width, true))...)
+		}
+		lines = append(lines, "")
+	}
 	if !m.changed {
 		page()
 		if m.verdict != nil {
@@ -173,6 +195,9 @@ func (m *Model) body() []string {
 		} else {
 			prose(m.style(bold, v.Message))
 			lines = append(lines, "")
+			if v.Outcome == exercise.DoesNotCompile {
+				output()
+			}
 		}
 	}
 	for number, hint := range m.hints[:min(len(m.hints), m.Progress.Hints[m.current.Name])] {
@@ -181,11 +206,8 @@ func (m *Model) body() []string {
 	}
 	if v := m.verdict; v != nil && !v.Passed() {
 		lines = append(lines, m.timeline(*v)...)
-		if v.Output != "" && v.Outcome != exercise.Failed {
-			for _, text := range strings.Split(strings.ReplaceAll(v.Output, "\t", "    "), "\n") {
-				lines = append(lines, wrapped(ansi.Hardwrap(text, m.width, true))...)
-			}
-			lines = append(lines, "")
+		if v.Outcome != exercise.Failed && v.Outcome != exercise.DoesNotCompile {
+			output()
 		}
 	}
 	if m.changed {
