@@ -85,6 +85,7 @@ type World struct {
 	recording history.Memory
 	faults    []apiproxy.Fault
 	processes []*Process
+	proxies   int64 // so far
 }
 
 // Process is a program that runs in the world.
@@ -151,7 +152,9 @@ func (w *World) proxy(name string, kill func()) *apiproxy.Proxy {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	options := apiproxy.Options{Upstream: config, Kill: kill, Record: func(r history.Record) { w.record(name, r) }}
+	w.proxies++
+	firstID := w.proxies << 32
+	options := apiproxy.Options{Upstream: config, Kill: kill, Record: func(r history.Record) { w.record(name, firstID, r) }}
 	if kill != nil {
 		options.Faults = w.faults
 	}
@@ -163,17 +166,24 @@ func (w *World) proxy(name string, kill func()) *apiproxy.Proxy {
 	return proxy
 }
 
-// record adds a record to the recording and the timeline. It must not be called for two records of a program at once.
-func (w *World) record(program string, r history.Record) {
+// record adds a record to the recording and the timeline. It must not be called for two records of a program at once. Each proxy
+// numbers its requests from 1, so firstID is added to the numbers.
+func (w *World) record(program string, firstID int64, r history.Record) {
 	if r.Request != nil {
 		named := *r.Request
 		named.Who = program
+		named.ID += firstID
 		r.Request = &named
+	}
+	if r.Event != nil {
+		numbered := *r.Event
+		numbered.Request += firstID
+		r.Event = &numbered
 	}
 	w.recording.Record(r)
 	if line, ok := verdict.OfRecord(r); ok {
 		line.At = time.Since(w.start)
-		line.What = strings.ReplaceAll(line.What, w.Namespace+"/", "")
+		line.What = strings.TrimSuffix(strings.ReplaceAll(line.What, w.Namespace+"/", ""), " "+w.Namespace)
 		w.out.Line(line)
 	}
 }
@@ -191,7 +201,7 @@ func (p *Process) wasAsked() bool {
 }
 
 // stopLimit is how long a program may take to stop.
-const stopLimit = 30 * time.Second
+var stopLimit = 30 * time.Second // a test makes it shorter
 
 // Stop asks the program to stop, as SIGTERM does, and waits until it has.
 func (p *Process) Stop() {
