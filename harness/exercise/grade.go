@@ -61,7 +61,7 @@ type Grader struct {
 	Catalogue *Catalogue
 	// Kubeconfig returns the path of the kubeconfig of a running control plane. It is called for exercises that need one.
 	Kubeconfig func(ctx context.Context) (string, error)
-	// Limit is how long a check may take; 0 means the default.
+	// Limit is how long a check may take on a machine that is not busy; 0 means the default.
 	Limit time.Duration
 }
 
@@ -224,7 +224,7 @@ func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, pro
 		return v, fmt.Errorf("check %s: %w", e.Name, err)
 	}
 	v.Scene, v.Timeline = found.Scene, found.Timeline
-	v.Outcome, v.Message = judge(found, run, allowed)
+	v.Outcome, v.Message = judge(found, run)
 	if v.Outcome != Passed {
 		v.Output = run.excerpt(dir)
 	}
@@ -360,7 +360,7 @@ var (
 )
 
 // judge combines what the check has written with how its process has ended.
-func judge(found verdict.Found, run finished, allowed time.Duration) (Outcome, string) {
+func judge(found verdict.Found, run finished) (Outcome, string) {
 	if found.Failure != "" {
 		return Failed, found.Failure
 	}
@@ -380,7 +380,7 @@ func judge(found verdict.Found, run finished, allowed time.Duration) (Outcome, s
 	}
 	switch {
 	case run.timedOut:
-		return Hung, fmt.Sprintf("The check did not end within %s. Something in the controller never returns, or never waits.", allowed)
+		return Hung, fmt.Sprintf("The check did not end within %s. Something in the controller never returns, or never waits.", run.allowed)
 	case found.Passed && run.status == 0:
 		return Passed, ""
 	case found.Passed:

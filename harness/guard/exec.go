@@ -19,6 +19,8 @@ type Program struct {
 	Env  []string // the whole environment
 	// Remove is a directory that the guard removes if this process dies.
 	Remove string
+	// Started is called with the ID of the guard's process, of which the program is a child. It may be nil.
+	Started func(guard int)
 }
 
 // Exec runs a program under a guard and returns its exit status. The program's standard output and standard error are written
@@ -56,6 +58,9 @@ func Exec(ctx context.Context, p Program, out io.Writer) (status int, err error)
 	writer.Close()
 	if err != nil {
 		return 0, fmt.Errorf("start the guard: %w", err)
+	}
+	if p.Started != nil {
+		p.Started(cmd.Process.Pid)
 	}
 	ended := make(chan error, 1)
 	go func() {
