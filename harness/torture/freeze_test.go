@@ -188,6 +188,7 @@ func TestMayHaveLostLease(t *testing.T) {
 		"it was frozen":                               {[]history.Request{at(-30, renewal), at(-1, renewal)}, true, false, true},
 		"one renewal failed":                          {[]history.Request{at(-5, renewal), at(-3, renewal), at(-1, refused)}, false, false, false},
 		"renewals failed for a long time":             {[]history.Request{at(-30, renewal), at(-28, renewal), at(-26, refused), at(-2, refused)}, false, false, true},
+		"renewals failed on a busy machine":           {[]history.Request{at(-15, renewal), at(-14, renewal), at(-11, renewal), at(-8, renewal), at(-5, renewal), at(-3, refused)}, false, false, true},
 		"the machine stalled":                         {[]history.Request{at(-14, renewal), at(-12, renewal)}, false, true, true},
 		"it has renewed since the stall":              {[]history.Request{at(-14, renewal), at(-12, renewal), at(-4, renewal), at(-3, renewal), at(-2, renewal)}, false, true, false},
 		"it renewed too late, and released the Lease": {[]history.Request{at(-30, renewal), at(-28, renewal), at(-26, refused), at(-3, renewal), at(-1, renewal)}, false, false, true},

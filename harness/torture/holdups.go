@@ -176,9 +176,10 @@ func (r *run) recovered(label string, from time.Time) bool {
 }
 
 // mayHaveLostLease reports whether a fault, or a machine that stalled, may have kept a program that was started at this time
-// from renewing its Lease: it was frozen, or no renewal succeeded for more than twice the usual time between two, which is
-// the median. A leader that has lost its Lease exits by design, with whatever status, and is started again. Before that it
-// may write the Lease once or twice more: a renewal that comes too late, and the release (ReleaseOnCancel).
+// from renewing its Lease: it was frozen, or no renewal succeeded for more than twice the usual time between two. That is the
+// lower quartile, because a busy machine delays many renewals, and hastens none. A leader that has lost its Lease exits by
+// design, with whatever status, and is started again. Before that it may write the Lease once or twice more: a renewal that
+// comes too late, and the release (ReleaseOnCancel).
 func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
 	const lastWords = 2
 	var renewals []time.Time
@@ -204,7 +205,7 @@ func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
 	}
 	var usual time.Duration
 	if len(gaps) > 0 {
-		usual = slices.Sorted(slices.Values(gaps))[(len(gaps)-1)/2]
+		usual = slices.Sorted(slices.Values(gaps))[(len(gaps)-1)/4]
 	}
 	gaps = append(gaps, time.Since(renewals[len(renewals)-1]))
 	isDisturbed = isDisturbed || r.lab != nil && r.lab.stalls.since(renewals[max(0, len(renewals)-1-lastWords)]) > 0
