@@ -2,6 +2,8 @@ package reboot
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -316,4 +318,93 @@ func TestItsOwnPodIsNotEvicted(t *testing.T) {
 		w.requireDone(1, "node-00")
 		require.Equal(t, []string{"controller"}, w.pods("node-00"))
 	})
+}
+
+// A Pod may come to the Node after it was found empty and before the controller reads the Node to approve it: somebody
+// uncordons the Node and cordons it again.
+func TestAPodThatComesBeforeTheApproval(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.grace = 5 * time.Minute
+		w.onGetNode = func() {
+			w.onGetNode = nil
+			for _, unschedulable := range []bool{false, true} {
+				node, err := w.get("node-00")
+				assert.NoError(t, err)
+				node.Spec.Unschedulable = unschedulable
+				assert.NoError(t, w.update(nodeResource, node))
+			}
+			assert.NoError(t, w.add(podResource, newPod("late", "node-00")))
+		}
+		w.startController(0)
+		w.request("node-00")
+		advance(4 * time.Minute)
+		require.Nil(t, w.onGetNode)
+		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Zero(t, w.machines["node-00"].boots())
+		advance(4 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
+// A reboot changes nothing that others have written to the Node.
+func TestLeavesEverythingElseAlone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.edit("node-00", func(node *corev1.Node) {
+			node.Labels["example.com/pool"] = "web"
+			node.Annotations = map[string]string{"example.com/owner": "team-a"}
+			node.Finalizers = []string{"example.com/inventory"}
+			node.Spec.Taints = []corev1.Taint{{Key: "example.com/gpu", Effect: corev1.TaintEffectNoSchedule}}
+			node.Spec.ProviderID = "example://node-00"
+		})
+		before := w.node("node-00")
+		during := 0
+		w.onWrite = func(*process) {
+			node, err := w.get("node-00")
+			assert.NoError(t, err)
+			assert.Equal(t, before.Spec.Taints, node.Spec.Taints)
+			assert.Equal(t, before.Finalizers, node.Finalizers)
+			during++
+		}
+		w.startController(0)
+		w.request("node-00")
+		advance(2 * time.Minute)
+		require.Equal(t, 1, w.machines["node-00"].boots())
+		require.Equal(t, 5, during, "one write of the ledger and four of the Node")
+		after := w.node("node-00")
+		require.NotEmpty(t, after.Annotations[LastAttemptAnnotation])
+		delete(after.Annotations, LastAttemptAnnotation)
+		after.ResourceVersion = before.ResourceVersion
+		require.Equal(t, before, after)
+	})
+}
+
+// The controller and the agent are ready from the time their caches have synced until they are told to stop.
+func TestReadiness(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.addMachine("node-00")
+		w.setDown(true)
+		controller := w.startController(0)
+		m.startAgent()
+		processes := []*process{controller, m.agent}
+		advance(time.Second)
+		for _, p := range processes {
+			require.Equal(t, http.StatusServiceUnavailable, p.readiness(), "%s: the API server does not answer", p.name)
+		}
+		w.setDown(false)
+		advance(time.Minute)
+		for _, p := range processes {
+			require.Equal(t, http.StatusOK, p.readiness(), p.name)
+			p.stop()
+			require.Equal(t, http.StatusServiceUnavailable, p.readiness(), "%s: it has stopped", p.name)
+		}
+	})
+}
+
+// readiness returns the status with which the readiness probe answers.
+func (p *process) readiness() int {
+	answer := httptest.NewRecorder()
+	p.ready(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	return answer.Code
 }

@@ -34,12 +34,14 @@ func newMetrics(lister listers.NodeLister) *metrics {
 	}
 }
 
-// observe updates the metrics for a change of a Node's phase.
+// observe updates the metrics for a change of a Node's phase. An agent that completes a reboot frees its slot in the same
+// write; an administrator who removes reboot-in-progress does not, and a Node that was never admitted had none.
 func (m *metrics) observe(old, node *corev1.Node) {
+	_, admitted := old.Annotations[AdmittedAnnotation]
 	switch from, to := PhaseOf(old), PhaseOf(node); {
 	case from == Draining && to == Approved:
 		m.drains.Observe(time.Since(timeOf(node, AdmittedAnnotation)).Seconds())
-	case from == InProgress && to != InProgress:
+	case from == InProgress && admitted && !to.holdsSlot():
 		m.reboots.Inc()
 		m.durations.Observe(time.Since(timeOf(old, SinceAnnotation)).Seconds())
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -67,6 +69,7 @@ type world struct {
 	writes    int             // of nodes and configmaps, by all processes
 	onWrite   func(*process)  // called after each of them; may be nil
 	onLedger  func()          // called before each update of a configmap; may be nil
+	onGetNode func()          // called before each get of a Node; may be nil
 	evictions []eviction      // that were asked for, in order
 	protected map[string]bool // names of Pods that a PodDisruptionBudget protects
 	grace     time.Duration   // how long a Pod takes to terminate
@@ -127,6 +130,9 @@ type process struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	dead   bool // nothing of it reaches the API server; guarded by w.mu
+
+	ready     http.HandlerFunc
+	collector prometheus.Collector // nil for an agent
 }
 
 func newWorld(t *testing.T) *world {
@@ -216,6 +222,7 @@ func (w *world) startController(lag time.Duration) *process {
 		if err != nil {
 			return err
 		}
+		p.ready, p.collector = c.Readyz, c.Metrics()
 		return c.Run(ctx)
 	})
 }
@@ -229,6 +236,7 @@ func (m *machine) startAgent() {
 		if err != nil {
 			return err
 		}
+		p.ready = a.Readyz
 		return a.Run(ctx)
 	})
 	m.w.mu.Lock()
@@ -449,15 +457,18 @@ func (w *world) deleteNode(name string) {
 }
 
 // addPod adds a Pod of a ReplicaSet to a Node.
-func (w *world) addPod(name, node string) {
-	w.create(podResource, &corev1.Pod{
+func (w *world) addPod(name, node string) { w.create(podResource, newPod(name, node)) }
+
+// newPod returns a Pod of a ReplicaSet that runs on a Node.
+func newPod(name, node string) *corev1.Pod {
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: name, UID: types.UID(name + "@" + node), Labels: map[string]string{"app": name},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSet", Name: "shop", Controller: new(true)}},
 		},
 		Spec:   corev1.PodSpec{NodeName: node},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
-	})
+	}
 }
 
 // removePod deletes a Pod at once, unless there is another one of that name by now.
@@ -553,6 +564,8 @@ func (p *process) react(action clienttesting.Action) (bool, runtime.Object, erro
 		return true, configMap, w.add(resource, configMap)
 	case verb == "list":
 		return w.list(action.(clienttesting.ListAction))
+	case verb == "get" && resource == nodeResource && w.onGetNode != nil:
+		w.onGetNode()
 	}
 	return clienttesting.ObjectReaction(w.objects)(action)
 }
