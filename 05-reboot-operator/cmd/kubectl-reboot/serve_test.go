@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+)
+
+// get returns the status and the body of an answer.
+func get(t *testing.T, url string) (status int, body string) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get(url)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(text)
+}
+
+// Metrics and probes are served while the work runs, and no longer.
+func TestServe(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	ready := false
+	readyz := func(w http.ResponseWriter, _ *http.Request) {
+		if !ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "reboot_serve_test", Help: "A metric of this test."})
+	var address string
+	err := (&server{address: "127.0.0.1:0"}).serve(ctx, readyz, []prometheus.Collector{counter}, func(context.Context) error {
+		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		address = regexp.MustCompile(`http://[0-9.:]+`).FindString(log)
+		status, _ := get(t, address+"/healthz")
+		require.Equal(t, http.StatusOK, status)
+		status, _ = get(t, address+"/readyz")
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		ready = true
+		status, _ = get(t, address+"/readyz")
+		require.Equal(t, http.StatusOK, status)
+		status, metrics := get(t, address+"/metrics")
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, metrics, "\nreboot_serve_test 0\n")
+		return errors.New("the work failed")
+	})
+	require.EqualError(t, err, "the work failed")
+	_, err = net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+	require.Error(t, err)
+}
+
+func TestServeAtAnAddressThatIsTaken(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	address := listener.Addr().String()
+	err = (&server{address: address}).serve(t.Context(), nil, nil, func(context.Context) error {
+		require.Fail(t, "the work has begun")
+		return nil
+	})
+	require.ErrorContains(t, err, "serve metrics at --address "+address)
+	require.ErrorContains(t, err, "address already in use")
+}
+
+// readPodTemplate returns the Pod template of a manifest's first object.
+func readPodTemplate(t *testing.T, file string) corev1.PodSpec {
+	text, err := os.ReadFile(filepath.Join("../../manifests", file))
+	require.NoError(t, err)
+	first, _, _ := strings.Cut(string(text), "\n---\n")
+	inJSON, err := yaml.ToJSON([]byte(first))
+	require.NoError(t, err)
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(inJSON, nil, nil)
+	require.NoError(t, err)
+	switch workload := object.(type) {
+	case *appsv1.Deployment:
+		return workload.Spec.Template.Spec
+	case *appsv1.DaemonSet:
+		return workload.Spec.Template.Spec
+	}
+	require.Fail(t, "neither a Deployment nor a DaemonSet", "%T", object)
+	return corev1.PodSpec{}
+}
+
+// The manifests run commands that exist, with flags that they have, and probe paths that are served.
+func TestManifestsFitTheProgram(t *testing.T) {
+	for file, variables := range map[string][]string{
+		"controller.yaml": {"NODE_NAME", "POD_NAME", "POD_NAMESPACE"},
+		"agent.yaml":      {"NODE_NAME"},
+	} {
+		t.Run(file, func(t *testing.T) {
+			container := readPodTemplate(t, file).Containers[0]
+			cmd, args, err := newCommand().Find(container.Args)
+			require.NoError(t, err)
+			require.NotEqual(t, "kubectl-reboot", cmd.Name())
+			require.NoError(t, cmd.ParseFlags(args))
+			require.NoError(t, cobra.NoArgs(cmd, cmd.Flags().Args()))
+			require.Equal(t, fmt.Sprintf(":%d", container.Ports[0].ContainerPort), cmd.Flag("address").Value.String())
+			require.Equal(t, "/healthz", container.LivenessProbe.HTTPGet.Path)
+			require.Equal(t, container.Ports[0].Name, container.LivenessProbe.HTTPGet.Port.String())
+			var set []string
+			for _, variable := range container.Env {
+				set = append(set, variable.Name)
+			}
+			require.ElementsMatch(t, variables, set)
+		})
+	}
+	// A replica that waits for the Lease is not ready, so with a readiness probe, no rollout of the controller would end.
+	require.Nil(t, readPodTemplate(t, "controller.yaml").Containers[0].ReadinessProbe)
+	require.Equal(t, "/readyz", readPodTemplate(t, "agent.yaml").Containers[0].ReadinessProbe.HTTPGet.Path)
+}
+
+// An agent runs on every Node, whatever its taints are: the agent of a Node that is not ready must still complete the reboot.
+func TestTheAgentRunsOnEveryNode(t *testing.T) {
+	spec := readPodTemplate(t, "agent.yaml")
+	require.Equal(t, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, spec.Tolerations)
+	require.Equal(t, "system-node-critical", spec.PriorityClassName)
+	require.Empty(t, spec.NodeSelector)
+	require.Nil(t, spec.Affinity)
+}
