@@ -38,6 +38,7 @@ func (p *process) metrics(t *testing.T) map[string]float64 {
 func TestMetrics(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.addMachines(4)
+		w.grace = 10500 * time.Millisecond // the drain looks again once a second
 		w.addPod("web", "node-00")
 		w.addPod("db", "node-01")
 		w.protect("db", true)

@@ -46,6 +46,17 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// Thousands of agents are at rest although some of them are always opening their watches again.
+func TestAWatchThatIsOpenedAgainIsRest(t *testing.T) {
+	var r recorder
+	for _, q := range []history.Request{{Verb: "watch", Resource: "nodes"}, {Verb: "update", Resource: "leases"}} {
+		r.Record(history.Record{Request: &q})
+	}
+	require.Zero(t, r.sent.Load())
+	r.Record(history.Record{Request: &history.Request{Verb: "list", Resource: "nodes"}})
+	require.EqualValues(t, 1, r.sent.Load())
+}
+
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct{ arg, want string }{
 		"an argument":             {"x", `unexpected argument "x"; --help lists the flags`},

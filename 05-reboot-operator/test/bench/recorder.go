@@ -14,14 +14,16 @@ import (
 // recorder records the requests of one program, or of all agents.
 type recorder struct {
 	history.Memory
-	sent   atomic.Int64 // requests other than for Leases
+	// sent is the number of requests other than those for Leases, and watches. A client opens each of its watches again
+	// after five to ten minutes, so with thousands of agents one of them always does.
+	sent   atomic.Int64
 	lastID atomic.Int64 // of the requests that a transport records
 	synced atomic.Bool  // an informer has received all Nodes
 }
 
 // Record records a request or an event.
 func (r *recorder) Record(record history.Record) {
-	if q := record.Request; q != nil && q.Resource != "leases" {
+	if q := record.Request; q != nil && q.Resource != "leases" && q.Verb != "watch" {
 		r.sent.Add(1)
 	}
 	if e := record.Event; e != nil && e.Resource == "nodes" && e.Type == "BOOKMARK" {
