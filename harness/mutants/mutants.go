@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/proc"
 	"example.com/controllers/harness/torture"
 )
@@ -31,7 +32,9 @@ type Mutant struct {
 	Name   string            // of the patch, without ".patch"
 	Expect []torture.Verdict // those that are right
 	Bug    string            // what is wrong, in a sentence
-	patch  string            // its path; "" for the controller without a bug
+	// Fault is one that is known to show the bug, and is tried before all others; nil if none is known, or none is needed.
+	Fault *apiproxy.Fault
+	patch string // its path; "" for the controller without a bug
 }
 
 // Result is what torture said about a mutant.
@@ -164,10 +167,15 @@ func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Op
 	return result, nil
 }
 
-// find returns the plan that shows a mutant, and notes what it showed. The simplest comes first: no fault at all.
+// find returns the plan that shows a mutant, and notes what it showed. The simplest comes first: no fault at all. Then comes
+// the fault that the patch names, because with several programs there are more kinds of plans than maxPlans.
 func (o Options) find(ctx context.Context, lab *torture.Lab, mutant torture.Options, result *Result) (torture.Plan, error) {
 	mutant.FirstOnly = true
-	attempts := [][]torture.Plan{{torture.NoFault}, nil} // nil: all
+	attempts := [][]torture.Plan{{torture.NoFault}}
+	if result.Fault != nil {
+		attempts = append(attempts, []torture.Plan{{Kind: result.Fault.String(), Faults: []apiproxy.Fault{*result.Fault}}})
+	}
+	attempts = append(attempts, nil) // all
 	if plan, ok := o.Plans[result.Name]; ok {
 		attempts = [][]torture.Plan{{plan}}
 	}
@@ -240,6 +248,12 @@ func read(name, text string) (Mutant, error) {
 		switch key, value, _ := strings.Cut(line, ": "); key {
 		case "Bug":
 			m.Bug = value
+		case "Fault":
+			fault, err := apiproxy.ParseFault(value)
+			if err != nil {
+				return m, err
+			}
+			m.Fault = &fault
 		case "Expect":
 			for word := range strings.SplitSeq(value, ", ") {
 				if !slices.Contains(torture.Verdicts, torture.Verdict(word)) {

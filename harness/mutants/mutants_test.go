@@ -35,11 +35,17 @@ func TestRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, all[1:], one)
 	require.Equal(t, []torture.Verdict{torture.TooMuch, torture.Died}, one[0].Expect)
+	require.Nil(t, one[0].Fault)
+	write("o.patch", strings.Replace(good, "Expect:", "Fault: verb=patch,nth=2,kill=after\nExpect:", 1))
+	one, err = Read(dir, "o")
+	require.NoError(t, err)
+	require.Equal(t, "verb=patch,nth=2,kill=after", one[0].Fault.String())
 	for text, want := range map[string]string{
 		"":                               "a patch must have a header",
 		"Bug: x\n\n--- a\n":              `its header must have a line that begins with "Bug:", and one with "Expect:"`,
 		"Expect: died\n\n--- a\n":        `its header must have a line that begins with "Bug:"`,
 		"Bug: x\nExpect: sad\n\n--- a\n": `there is no verdict "sad"`,
+		"Bug: x\nFault: color=red\nExpect: died\n\n--- a\n": `color`,
 	} {
 		write("m.patch", text)
 		_, err := Read(dir, "")

@@ -26,6 +26,7 @@ these lines, and an empty one:
 
   Bug: what is wrong
   Shows: when it shows
+  Fault: one that shows it, as in "workshop proxy --fault"; tried first; may be left out
   Expect: the right verdicts, separated by commas
 
 After Ctrl-C, the table lists the bugs that had been tried.
