@@ -45,6 +45,8 @@ type Program struct {
 	// ExtraPackages are more main packages of the module, relative to Dir. Their binaries, each named after its
 	// package's directory, are built into the directory of the program's.
 	ExtraPackages []string
+
+	workspace bool // the go command uses the workspace
 }
 
 // maxBuilds is how many builds of one program stay in the cache. It leaves room for a few clones and branches.
@@ -164,11 +166,14 @@ func (p Program) goEnvironment(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("go env in %s: %w\n%s", p.Dir, err, strings.TrimSpace(stderr.String()))
 }
 
-// goCommand returns a go command that ignores the workspace and needs no C compiler.
+// goCommand returns a go command that ignores the workspace, unless told otherwise, and needs no C compiler.
 func (p Program) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = p.Dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if !p.workspace {
+		cmd.Env = append(cmd.Env, "GOWORK=off")
+	}
 	if goos, goarch, ok := strings.Cut(p.Platform, "/"); ok {
 		cmd.Env = append(cmd.Env, "GOOS="+goos, "GOARCH="+goarch)
 	}

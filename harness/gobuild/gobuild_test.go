@@ -217,3 +217,26 @@ func TestProgressIsOneLineOnATerminalAndFewElsewhere(t *testing.T) {
 	line.close()
 	require.Equal(t, "\r\x1b[Kbuilding thing: 1 of 3 packages  some/package, 0s\r\x1b[Kbuilt thing in 0s (3 compiled)\n", out.String())
 }
+
+// In the workspace, a module need not be downloadable.
+func TestDownloadUsesTheWorkspace(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.work":  "go 1.26.0\n\nuse (\n\t./a\n\t./b\n)\n",
+		"a/go.mod": "module example.com/a\n\ngo 1.26.0\n",
+		"a/a.go":   "package a\n",
+		"b/go.mod": "module example.com/b\n\ngo 1.26.0\n\nrequire example.com/a v0.0.0\n",
+		"b/b.go":   "package b\n\nimport _ \"example.com/a\"\n",
+	} {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	t.Setenv("GOWORK", "")
+	t.Setenv("GOPROXY", "off")
+	var progress bytes.Buffer
+	require.NoError(t, Download(t.Context(), filepath.Join(root, "b"), "b", &progress))
+	require.Empty(t, progress.String())
+	require.NoError(t, os.Remove(filepath.Join(root, "go.work")))
+	require.ErrorContains(t, Download(t.Context(), filepath.Join(root, "b"), "b", &progress), "example.com/a")
+}

@@ -43,6 +43,16 @@ func Packages(ctx context.Context, dir, name, tags string, progress io.Writer) e
 	return nil
 }
 
+// Download downloads the modules that the packages in dir need, in the workspace if dir is in one. Commands that are run there
+// later then print nothing about downloads. It writes to progress only if there is something to download.
+func Download(ctx context.Context, dir, name string, progress io.Writer) error {
+	p := Program{Name: name, Dir: dir, workspace: true}
+	line := newProgressLine(progress, name)
+	defer line.close()
+	_, err := p.list(ctx, line, "-deps", "-f", `{{""}}`, "./...")
+	return err
+}
+
 // list runs "go list" and returns the lines of its output. It downloads missing modules.
 func (p Program) list(ctx context.Context, line *progressLine, args ...string) ([]string, error) {
 	cmd := p.goCommand(ctx, append([]string{"list"}, args...)...)

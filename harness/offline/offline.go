@@ -57,7 +57,22 @@ func prefetchPackages(ctx context.Context, root string, progress io.Writer) erro
 			}
 		}
 	}
-	return nil
+	return loadWorkspace(ctx, root, modules, progress)
+}
+
+// loadWorkspace downloads what the go command reads in the workspace and not in one module alone: commands on the pages run
+// there. These are go.mod files of versions that only some of the modules require, and that the build does not use.
+func loadWorkspace(ctx context.Context, root string, modules []string, progress io.Writer) error {
+	args := []string{"list", "-deps", "-test", "-tags", exerciseTag, "-f", `{{""}}`}
+	for _, dir := range modules {
+		args = append(args, "./"+filepath.ToSlash(dir)+"/...")
+	}
+	fmt.Fprintln(progress, "loading the workspace")
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "GOWORK="+filepath.Join(root, "go.work"), "CGO_ENABLED=0")
+	_, err := output(ctx, cmd)
+	return err
 }
 
 // modules returns the directories of the workspace's modules, relative to root.

@@ -36,6 +36,28 @@ func TestProveHasNoNetwork(t *testing.T) {
 	require.Contains(t, out.String(), "GOPROXY=off")
 }
 
+// Commands on the pages run in the workspace, where the go command may read more than in each module alone.
+func TestLoadWorkspace(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	write("go.work", "go 1.26.0\n\nuse (\n\t./a\n\t./b\n)\n")
+	write("a/go.mod", "module example.com/a\n\ngo 1.26.0\n")
+	write("a/a.go", "package a\n")
+	write("b/go.mod", "module example.com/b\n\ngo 1.26.0\n\nrequire example.com/a v0.0.0\n") // only the workspace has it
+	write("b/b.go", "package b\n\nimport _ \"example.com/a\"\n")
+	write("b/check_test.go", "//go:build exercise\n\npackage b\n")
+	dirs, err := modules(root)
+	require.NoError(t, err)
+	require.NoError(t, loadWorkspace(t.Context(), root, dirs, io.Discard))
+	write("b/check_test.go", "//go:build exercise\n\npackage b\n\nimport _ \"example.com/none\"\n")
+	t.Setenv("GOPROXY", "off")
+	require.ErrorContains(t, loadWorkspace(t.Context(), root, dirs, io.Discard), "b/check_test.go:5:8")
+}
+
 func TestPrefetchPart(t *testing.T) {
 	require.ErrorContains(t, PrefetchPart(t.Context(), ".", "lessons", io.Discard), "there are programs and packages")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/lesson"
 	"example.com/controllers/harness/play"
@@ -92,6 +93,12 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return endedEarly(l, play.Result{}, page, err)
 	}
 
+	// Otherwise, the first go command on the page would print what it downloads, which is not on the page.
+	if _, err := os.Stat(l.Dir + "/go.mod"); err == nil {
+		if err := gobuild.Download(ctx, l.Dir, l.Name(), os.Stderr); err != nil {
+			return err
+		}
+	}
 	start := time.Now()
 	o, err := openCluster(ctx, root, l, page.Nodes, f)
 	if err != nil {
