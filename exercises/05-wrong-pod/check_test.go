@@ -27,7 +27,7 @@ func TestExercise(t *testing.T) {
 				w.Failf("Pod shop/web-0 was deleted, although its Node needs no maintenance.")
 			}
 		}},
-		check.Scene{Name: "a Pod moves while the controller looks at it", Play: func(w *check.World) {
+		check.Scene{Name: "a Pod moves during a reconcile", Play: func(w *check.World) {
 			w.Given(node("node-1", true), node("node-2", false), pod("db-0", "node-1"))
 			w.Inject("verb=get,resource=nodes,nth=1,delay=10s")
 			start(w)

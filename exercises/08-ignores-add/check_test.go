@@ -23,7 +23,7 @@ func TestExercise(t *testing.T) {
 			request(w, "node-1")
 			w.Advance(time.Minute)
 			if machine.reboots != 1 {
-				w.Failf("A reboot of node-1 was requested. A minute later, the machine has rebooted %d times.", machine.reboots)
+				w.Failf("A reboot of node-1 was requested. A minute later, the machine has rebooted %d times instead of once.", machine.reboots)
 			}
 		}},
 		check.Scene{Name: "a reboot is requested before the agent starts", Play: func(w *check.World) {
@@ -31,7 +31,7 @@ func TestExercise(t *testing.T) {
 			machine := start(w)
 			w.Advance(time.Minute)
 			if machine.reboots != 1 {
-				w.Failf("A reboot of node-1 was requested before its agent was started. A minute after the start, the machine has rebooted %d times.", machine.reboots)
+				w.Failf("A reboot of node-1 was requested before its agent was started. A minute after the start, the machine has rebooted %d times instead of once.", machine.reboots)
 			}
 		}},
 		check.Scene{Name: "nobody requests a reboot", Play: func(w *check.World) {

@@ -21,7 +21,7 @@ func TestExercise(t *testing.T) {
 			start(w)
 			// client-go's detector of modified caches, which is on, looks once a second. What follows from the bug shows before.
 			w.Advance(500 * time.Millisecond)
-			expect(w, "The API server refused to update Node r7-node3 once. The controller tried again at once, found nothing to do, and is content: ")
+			expect(w, "The API server refused to update Node r7-node3 once. The controller tried again at once, found nothing to do, and does not try again: ")
 			w.Advance(time.Hour)
 			expect(w, "The API server refused to update Node r7-node3 once. An hour later: ")
 		}},
