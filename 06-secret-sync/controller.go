@@ -53,7 +53,7 @@ type Controller struct {
 	outcomes    *outcomes // what the last reconcile of each key has found
 	pending     *pending  // since when keys wait
 	metrics     *metrics
-	lastEvent   atomic.Pointer[time.Time] // when an informer last delivered an event; nil if none has
+	lastEvent   atomic.Pointer[time.Time] // when the watch of sources, namespaces or copies last delivered an object; nil if none has
 	ready       atomic.Bool
 	stopping    atomic.Bool
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -170,6 +171,7 @@ func TestUpdatesKeepTheMetadataOfOthers(t *testing.T) {
 		w.edit("ns-00", "db", annotated("a", "b"), func(s *corev1.Secret) {
 			s.Labels["c"] = "d"
 			s.Finalizers = []string{"example.com/x"}
+			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"}}
 		})
 		w.edit("secret-sync", "db", with("more", ""))
 		advance(time.Minute)
@@ -178,6 +180,7 @@ func TestUpdatesKeepTheMetadataOfOthers(t *testing.T) {
 		require.Equal(t, "b", one.Annotations["a"])
 		require.Equal(t, "d", one.Labels["c"])
 		require.Equal(t, []string{"example.com/x"}, one.Finalizers)
+		require.Len(t, one.OwnerReferences, 1)
 	})
 }
 
@@ -347,6 +350,22 @@ func TestRefusedSources(t *testing.T) {
 	}
 }
 
+// Who corrects one mistake and makes another gets a second Event.
+func TestAnotherMistake(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(2)
+		w.startController(0)
+		w.share("db", annotated(KeysAnnotation, "none"))
+		advance(time.Minute)
+		require.Len(t, w.told(), 1)
+		w.edit("secret-sync", "db", annotated(KeysAnnotation, "nothing"))
+		advance(time.Minute)
+		told := w.told()
+		require.Len(t, told, 1)
+		require.Contains(t, told[0], `lists the key "nothing"`)
+	})
+}
+
 // A mistake in an annotation does not delete copies that are in use.
 func TestAMistakeKeepsCopies(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -392,7 +411,91 @@ func TestForbiddenNamespaces(t *testing.T) {
 		w.locked(func() { delete(w.forbidden, "ns-01") })
 		advance(2 * time.Minute)
 		w.requireCopies("db", "ns-00", "ns-01", "ns-02")
+
+		// After a success, the backoff of the next failure begins anew.
+		w.locked(func() { w.forbidden["ns-01"] = true })
+		w.edit("secret-sync", "db", with("more", ""))
+		advance(time.Millisecond)
+		w.locked(func() { delete(w.forbidden, "ns-01") })
+		w.written()
+		advance(time.Second)
+		require.Equal(t, []string{"update ns-01/db"}, w.written())
 	})
+}
+
+// A ResourceQuota allows no more Secrets in one namespace. The other copies are not affected, and the copy is made once there
+// is room, even if the controller had to delete it first.
+func TestQuotas(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(2)
+		w.full["ns-00"] = true
+		p := w.startController(0)
+		const event = "db Warning Forbidden Not copied to ns-00/db: the API server answered 403 Forbidden: a ResourceQuota of namespace ns-00 is exceeded"
+		w.share("db")
+		advance(time.Hour)
+		w.requireCopies("db", "ns-01")
+		require.Equal(t, []string{event}, w.told())
+		require.Equal(t, 1.0, gauge(t, p, "secretsync_refused"))
+		require.Less(t, len(w.written()), 100, "with backoff")
+		w.locked(func() { w.full["ns-00"] = false })
+		advance(2 * time.Minute)
+		w.requireCopies("db", "ns-00", "ns-01")
+		require.Zero(t, gauge(t, p, "secretsync_refused"))
+
+		// The type of the source changes, and somebody takes the room between the delete and the create.
+		w.onWrite = func(*process) { w.full["ns-00"] = true }
+		w.remove("secret-sync", "db")
+		w.share("db", typed("example.com/x"))
+		advance(time.Hour)
+		w.requireCopies("db", "ns-01")
+		require.Equal(t, []string{event}, w.told())
+		require.Equal(t, 1.0, gauge(t, p, "secretsync_refused"))
+		w.locked(func() { w.onWrite, w.full["ns-00"] = nil, false })
+		advance(2 * time.Minute)
+		w.requireCopies("db", "ns-00", "ns-01")
+	})
+}
+
+// Somebody's finalizer keeps a copy that the controller has deleted. It waits, without a request, until the copy is gone.
+func TestFinalizersOfOthersOnACopy(t *testing.T) {
+	for name, after := range map[string][]secretOption{
+		"the source is gone":   nil,
+		"the type has changed": {typed("example.com/x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addNamespaces(1)
+				p := w.startController(0)
+				w.share("db")
+				advance(time.Minute)
+				w.edit("ns-00", "db", func(s *corev1.Secret) { s.Finalizers = []string{"example.com/x"} })
+				advance(time.Minute)
+				w.written()
+				w.remove("secret-sync", "db")
+				if after != nil {
+					w.share("db", after...)
+				}
+				advance(time.Minute)
+				require.NotNil(t, w.get("ns-00", "db").DeletionTimestamp)
+				require.LessOrEqual(t, len(w.written()), 3)
+				advance(time.Hour)
+				require.Empty(t, w.written())
+				require.Empty(t, p.c.ownWrites.last, "the controller has seen its own delete")
+				if after != nil {
+					require.Equal(t, 1.0, gauge(t, p, "secretsync_refused"))
+					require.Equal(t, []string{"db Warning CopyTerminating Not copied to ns-00/db: Secret ns-00/db is being deleted, and waits for finalizers: example.com/x"}, w.told())
+				}
+				w.edit("ns-00", "db", func(s *corev1.Secret) { s.Finalizers = nil })
+				advance(time.Minute)
+				require.Zero(t, gauge(t, p, "secretsync_refused"))
+				if after == nil {
+					require.Nil(t, w.get("ns-00", "db"))
+				} else {
+					w.requireCopies("db", "ns-00")
+				}
+			})
+		})
+	}
 }
 
 // B14: a source that is deleted in the middle of its fan-out is copied no further, and its copies go.
@@ -415,13 +518,15 @@ func TestASourceIsDeletedDuringItsFanOut(t *testing.T) {
 		w.locked(func() { order = slices.Clone(w.requests) })
 		copies := len(slices.DeleteFunc(before, func(request string) bool { return !strings.HasSuffix(request, "/db") }))
 		require.NotZero(t, copies)
+		deletes := 0
 		for i, request := range order {
-			require.NotContains(t, request, "create ns-00/db")
 			require.False(t, strings.HasPrefix(request, "create") && strings.HasSuffix(request, "/db"), "%s: its source is gone", request)
 			if strings.HasPrefix(request, "delete") {
+				deletes++
 				require.Less(t, i, copies+w.options.Workers, "deletes go first")
 			}
 		}
+		require.Equal(t, copies, deletes, "the creates of the other source are still waiting")
 		advance(time.Minute)
 		w.requireCopies("db")
 	})
@@ -602,7 +707,268 @@ secretsync_refused{reason="NamesakeNotOurs"} 1
 		w.edit("secret-sync", "db", with("more", ""))
 		advance(30 * time.Second)
 		require.Equal(t, 30.0, gauge(t, p, "secretsync_behind_seconds"))
+		w.edit("secret-sync", "db", with("more", "still more"))
+		advance(30 * time.Second)
+		require.Equal(t, 60.0, gauge(t, p, "secretsync_behind_seconds"), "the first change has not arrived yet")
+		w.setDown(false)
+		advance(10 * time.Minute)
+		require.Zero(t, gauge(t, p, "secretsync_behind_seconds"))
+		w.remove("secret-sync", "db")
+		advance(time.Minute)
+		require.NoError(t, testutil.CollectAndCompare(p.c.Metrics(), strings.NewReader(`
+# HELP secretsync_copies Number of copies that exist or should, by state.
+# TYPE secretsync_copies gauge
+secretsync_copies{state="current"} 0
+secretsync_copies{state="pending"} 0
+secretsync_copies{state="refused"} 0
+# HELP secretsync_refusals_total Number of new refusals of copies, by reason.
+# TYPE secretsync_refusals_total counter
+secretsync_refusals_total{reason="NamesakeNotOurs"} 1
+# HELP secretsync_writes_total Number of successful writes, by action.
+# TYPE secretsync_writes_total counter
+secretsync_writes_total{action="create"} 1
+secretsync_writes_total{action="delete"} 1
+secretsync_writes_total{action="update"} 1
+`), "secretsync_copies", "secretsync_refused", "secretsync_refusals_total", "secretsync_writes_total"))
+		require.Contains(t, metricsOf(t, p.c), "sample_count:3", "each write has a lag")
 	})
+}
+
+// What no longer has a reason to be refused is no longer counted, whichever change it was that removed the reason. The watch
+// of a name ends when no source has it, or no namesake.
+func TestRefusalsEnd(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"the source is renamed": func(w *world) { w.edit("secret-sync", "db", annotated(NameAnnotation, "other")) },
+		"the source is deleted": func(w *world) { w.remove("secret-sync", "db") },
+		"the source is deleted, and no watch reports it": func(w *world) {
+			w.missed(func() { w.remove("secret-sync", "db") })
+		},
+		"the source is not shared": func(w *world) { w.edit("secret-sync", "db", func(s *corev1.Secret) { s.Labels = nil }) },
+		"the namespace is not selected": func(w *world) {
+			w.editNamespace("ns-00", func(n *corev1.Namespace) { delete(n.Labels, CopiesLabel) })
+		},
+		"the namespace is deleted": func(w *world) { w.terminate("ns-00"); w.removeNamespace("ns-00") },
+		"the namespace is deleted, and no watch reports it": func(w *world) {
+			w.missed(func() { w.terminate("ns-00"); w.removeNamespace("ns-00") })
+		},
+		"the namesake is deleted": func(w *world) { w.remove("ns-00", "db") },
+		"the namesake is deleted, and no watch reports it": func(w *world) {
+			w.missed(func() { w.remove("ns-00", "db") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addNamespaces(2)
+				w.create("ns-00", "db")
+				p := w.startController(0)
+				w.share("db")
+				advance(time.Minute)
+				require.Equal(t, 1.0, gauge(t, p, "secretsync_refused"))
+				change(w)
+				advance(10 * time.Minute)
+				require.Zero(t, gauge(t, p, "secretsync_refused"))
+				if p.c.sourcesOf("db", nil) == nil || w.get("ns-00", "db") == nil {
+					require.Empty(t, p.c.namesakes.watches)
+				}
+			})
+		})
+	}
+}
+
+// The source of a copy whose label somebody has removed is deleted before the controller knows what is in the way.
+func TestALostLabelAndALostSource(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(2)
+		p := w.startController(0)
+		w.share("db")
+		advance(time.Minute)
+		w.locked(func() { w.unlisted = "metadata.name=db" })
+		w.edit("ns-00", "db", func(s *corev1.Secret) { s.Labels = nil })
+		advance(time.Second)
+		w.remove("secret-sync", "db")
+		advance(time.Second)
+		w.locked(func() { w.unlisted = "" })
+		advance(time.Minute)
+		require.Nil(t, w.get("ns-00", "db"))
+		require.Nil(t, w.get("ns-01", "db"))
+		require.Empty(t, p.c.namesakes.watches)
+	})
+}
+
+// The same, but the API server refuses to repair the copy and to delete it for a while.
+func TestALostLabelAndALostSourceWithoutRights(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(2)
+		p := w.startController(0)
+		w.share("db")
+		advance(time.Minute)
+		w.onRequest = func(request string) {
+			if request == "update ns-00/db" {
+				w.forbidden["ns-00"] = true
+			}
+		}
+		w.edit("ns-00", "db", func(s *corev1.Secret) { s.Labels = nil })
+		advance(time.Second)
+		w.remove("secret-sync", "db")
+		advance(time.Minute)
+		require.Nil(t, w.get("ns-01", "db"))
+		require.NotNil(t, w.get("ns-00", "db"))
+		w.locked(func() { delete(w.forbidden, "ns-00") })
+		advance(2 * time.Minute)
+		require.Nil(t, w.get("ns-00", "db"))
+		require.Empty(t, p.c.namesakes.watches)
+	})
+}
+
+// Changes that no watch reports are found when the watches start again.
+func TestMissedChanges(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := w.addNamespaces(3)
+		w.startController(0)
+		w.share("db")
+		w.share("web")
+		advance(time.Minute)
+		w.written()
+		w.missed(func() {
+			w.remove("secret-sync", "db")
+			w.remove("ns-00", "web")
+			w.edit("ns-01", "web", with("more", ""))
+			w.removeNamespace("secret-sync") // its Secrets may be deleted later
+		})
+		advance(time.Minute)
+		w.requireCopies("db")
+		w.requireCopies("web", names...)
+		require.Equal(t, []string{"create ns-00/web", "delete ns-00/db", "delete ns-01/db", "delete ns-02/db", "update ns-01/web"}, w.written())
+	})
+}
+
+// When it is stopped, a write that has begun may end within the grace period, and no other begins.
+func TestStops(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		qps    float32
+		writes int
+	}{
+		{"within the grace period", 1, 2}, // the second write waits for its turn when the controller is stopped
+		{"after the grace period", 0.01, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addNamespaces(10)
+				w.options.Workers, w.options.QPS, w.options.Burst = 1, test.qps, 1
+				p := w.startController(0)
+				w.share("db")
+				advance(100 * time.Millisecond)
+				p.cancel()
+				synctest.Wait()
+				answer := httptest.NewRecorder()
+				p.c.Readyz(answer, nil)
+				require.Equal(t, 503, answer.Code)
+				advance(w.options.Grace + time.Second)
+				select {
+				case <-p.done:
+				default:
+					require.Fail(t, "it has not ended")
+				}
+				require.Len(t, w.written(), test.writes)
+			})
+		})
+	}
+}
+
+// Readiness shows when a watch last delivered an event.
+func TestReadyzShowsTheLastEvent(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p := w.startController(0)
+		readyz := func() string {
+			answer := httptest.NewRecorder()
+			p.c.Readyz(answer, nil)
+			return answer.Body.String()
+		}
+		advance(time.Hour)
+		require.Equal(t, "ok; last event 1h0m0s ago\n", readyz(), "the list of namespaces")
+		w.addNamespace("other", false)
+		advance(time.Minute)
+		require.Equal(t, "ok; last event 1m0s ago\n", readyz(), "no copy is affected")
+		w.share("db")
+		advance(time.Second)
+		w.addNamespace("ns-00", true)
+		advance(time.Minute)
+		require.Equal(t, "ok; last event 1m0s ago\n", readyz())
+		w.edit("ns-00", "db", annotated("a", "b"))
+		advance(time.Second)
+		require.Equal(t, "ok; last event 1s ago\n", readyz())
+	})
+}
+
+// A plan made before the controller starts says what the controller writes then.
+func TestThePlanIsWhatTheControllerDoes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(9)
+		p := w.startController(0)
+		for _, name := range []string{"db", "web", "gone", "kept"} {
+			w.share(name)
+		}
+		advance(time.Minute)
+		p.stop()
+		w.written()
+		w.told()
+		w.edit("ns-01", "db", with("password", "edited"))
+		w.edit("ns-02", "db", func(s *corev1.Secret) { s.Labels = nil })
+		w.remove("ns-03", "db")
+		w.remove("ns-04", "db")
+		w.create("ns-04", "db")
+		w.terminate("ns-05")
+		w.editNamespace("ns-06", func(n *corev1.Namespace) { delete(n.Labels, CopiesLabel) })
+		w.edit("ns-07", "db", func(s *corev1.Secret) { s.Finalizers = []string{"example.com/x"} })
+		w.remove("ns-07", "db")
+		w.remove("secret-sync", "web")
+		w.share("web", typed("example.com/x"))
+		w.edit("secret-sync", "gone", func(s *corev1.Secret) { s.Finalizers = []string{"example.com/x"} })
+		w.remove("secret-sync", "gone")
+		w.edit("secret-sync", "kept", annotated(KeysAnnotation, "none"))
+		w.share("token", typed(corev1.SecretTypeServiceAccountToken))
+
+		plan, sources, err := Plan(t.Context(), p, p.metadata, w.options.Scope)
+		require.NoError(t, err)
+		require.Empty(t, w.written(), "a plan writes nothing")
+		var planned, refused []string
+		for _, one := range plan {
+			switch one.Action {
+			case None:
+			case Recreate:
+				planned = append(planned, "delete "+one.Key.String(), "create "+one.Key.String())
+			default:
+				planned = append(planned, string(one.Action)+" "+one.Key.String())
+			}
+			for _, refusal := range one.Refusals {
+				refused = append(refused, string(refusal.Reason))
+			}
+		}
+		slices.Sort(planned)
+		again := w.startController(0)
+		advance(time.Minute)
+		written := slices.DeleteFunc(w.written(), func(request string) bool { return strings.HasSuffix(request, " 409") }) // how it finds a namesake
+		require.Equal(t, written, planned)
+		require.Equal(t, float64(len(refused)), gauge(t, again, "secretsync_refused"))
+		byName := map[string]Status{}
+		for _, status := range Summarize(plan, sources) {
+			byName[status.Source] = status
+		}
+		require.Len(t, byName, 4)
+		require.Equal(t, 8, byName["db"].Wanted)
+		require.Equal(t, 2, byName["db"].Current, "ns-00 and ns-08; the copy in ns-07 is being deleted")
+	})
+}
+
+// metricsOf returns all metrics of a controller.
+func metricsOf(t *testing.T, c *Controller) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(c.Metrics()))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	return fmt.Sprint(families)
 }
 
 // gauge returns the sum of the values of a metric.

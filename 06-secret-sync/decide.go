@@ -31,6 +31,7 @@ const (
 	NamesakeNotOurs      Reason = "NamesakeNotOurs"      // a Secret of that name exists, and is not a copy of ours
 	NameTaken            Reason = "NameTaken"            // another source with the same name for its copies has priority
 	NamespaceTerminating Reason = "NamespaceTerminating" // nothing can be created there any more
+	CopyTerminating      Reason = "CopyTerminating"      // the copy has been deleted, and waits for somebody's finalizer
 	TypeRefused          Reason = "TypeRefused"
 	InvalidAnnotation    Reason = "InvalidAnnotation"
 	TooLarge             Reason = "TooLarge"
@@ -101,7 +102,10 @@ func Decide(in Input) Decision {
 		if d.Source != nil {
 			refuse(d.Source, NamesakeNotOurs, "Secret %s exists and was not created by this controller; delete or rename it", in.Key)
 		}
-	case in.Copy != nil && in.Copy.DeletionTimestamp != nil: // it waits for a finalizer
+	case in.Copy != nil && in.Copy.DeletionTimestamp != nil:
+		if d.Source != nil {
+			refuse(d.Source, CopyTerminating, "Secret %s is being deleted, and waits for finalizers: %s", in.Key, strings.Join(in.Copy.Finalizers, ", "))
+		}
 	case d.Source == nil && ours && !in.isHeld():
 		d.Action, d.Why = Delete, "no source is copied here"
 	case d.Source == nil:

@@ -133,7 +133,7 @@ func TestDecide(t *testing.T) {
 		{name: "key removed", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, notOurs("f:user")), action: Update, source: "db"},
 		{name: "applied with the same value", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, wroteBy("kubectl", `{"f:data":{"f:user":{}}}`)), source: "db"},
 		{name: "label of another manager", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, wroteBy("kubectl", `{"f:metadata":{"f:labels":{"f:a":{}}}}`)), source: "db"},
-		{name: "is being deleted", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, terminating), source: "db"},
+		{name: "is being deleted", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, terminating), source: "db", refused: "db CopyTerminating"},
 		{name: "is being deleted, and the source has gone", namespace: testNamespace(), current: testCopy(db, terminating)},
 
 		{name: "type has changed", namespace: testNamespace(), sources: []*Source{testSource("db", typed("x"))}, current: testCopy(db), action: Recreate, source: "db"},

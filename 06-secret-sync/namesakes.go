@@ -86,7 +86,7 @@ func (n *namesakes) release(name string) {
 	n.mu.Lock()
 	watch := n.watches[name]
 	n.mu.Unlock()
-	if watch == nil {
+	if watch == nil || !watch.informer.HasSynced() { // whoever waits for it to sync calls release afterwards
 		return
 	}
 	for _, object := range watch.informer.GetStore().List() {

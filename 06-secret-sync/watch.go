@@ -37,7 +37,11 @@ func (c *Controller) addHandlers(logger klog.Logger) error {
 	for informer, strip := range map[cache.SharedIndexInformer]cache.TransformFunc{
 		c.sources: stripSource, c.namespaces: stripNamespace, c.copies: stripCopy,
 	} {
-		if err := informer.SetTransform(strip); err != nil {
+		// A transform is called for each object that a list or a watch delivers, whether a copy depends on it or not.
+		if err := informer.SetTransform(func(object any) (any, error) {
+			c.lastEvent.Store(new(time.Now()))
+			return strip(object)
+		}); err != nil {
 			return err
 		}
 	}
@@ -62,11 +66,11 @@ func (c *Controller) addHandlers(logger klog.Logger) error {
 			name := secret.GetObjectName().Name
 			c.parsed.Delete(name)
 			c.outcomes.forget(name)
+			versions := []*corev1.Secret{secret.OptionalObj}
 			if secret.FinalStateUnknown != nil { // so the last name of its copies is unknown, too
-				c.enqueueSource(name, c.allSources()...)
-			} else {
-				c.enqueueSource(name, secret.OptionalObj)
+				versions = append(c.allSources(), versions...)
 			}
+			c.enqueueSource(name, versions...)
 		},
 	}, cache.HandlerOptions{Logger: &logger})
 	if err != nil {
@@ -98,14 +102,12 @@ func (c *Controller) addHandlers(logger klog.Logger) error {
 
 // enqueue adds a copy to the queue.
 func (c *Controller) enqueue(key cache.ObjectName) {
-	now := time.Now()
-	c.lastEvent.Store(&now)
-	c.pending.start(key, now)
+	c.pending.start(key, time.Now())
 	c.queue.Add(key)
 }
 
 // enqueueSource adds all copies of a source, those that exist and those that should. versions are the versions of the source
-// that are known; in each, its copies may have another name.
+// that are known, or nil; in each, its copies may have another name.
 func (c *Controller) enqueueSource(name string, versions ...*corev1.Secret) {
 	copies, _ := c.copies.GetIndexer().ByIndex(bySource, name) // the index exists
 	for _, one := range copies {
@@ -113,7 +115,9 @@ func (c *Controller) enqueueSource(name string, versions ...*corev1.Secret) {
 	}
 	names := map[string]bool{}
 	for _, secret := range versions {
-		names[copyName(secret)] = true
+		if secret != nil {
+			names[copyName(secret)] = true
+		}
 	}
 	for _, object := range c.namespaces.GetStore().List() {
 		namespace := object.(*metav1.PartialObjectMetadata)

@@ -2,6 +2,7 @@ package secretsync
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,10 +69,13 @@ type world struct {
 	onWrite   func(*process)  // called after each write that succeeded; may be nil
 	onRequest func(string)    // called before each write, with its verb and key, while the world is locked; may be nil
 	forbidden map[string]bool // namespaces in which the processes may not write
+	full      map[string]bool // namespaces whose ResourceQuota allows no more Secrets
 	events    []string        // "Name Type Reason Note"
 	reads     int             // of single Secrets
+	compacted int             // resourceVersion from which on changes can be watched
 	down      bool            // no process reaches the API server
 	deaf      string          // no event reaches the watches whose selector has this text; "" for none
+	unlisted  string          // lists whose field selector has this text fail; "" for none
 	lost      int             // how many answers to writes are lost next
 }
 
@@ -90,6 +94,7 @@ type watcher struct {
 	metadata  bool
 	lag       time.Duration
 	queue     chan late
+	cut       chan struct{} // closed when the API server ends the watch
 }
 
 // late is an event, and when it is delivered.
@@ -127,7 +132,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 				Workers: 4, Backoff: 100 * time.Millisecond, MaxBackoff: time.Minute, Grace: 5 * time.Second,
 			},
 			objects: map[schema.GroupVersionResource]map[cache.ObjectName]object{secretsResource: {}, namespacesResource: {}},
-			users:   map[types.UID]bool{}, fields: manager, watchers: map[*watcher]bool{}, forbidden: map[string]bool{}, version: 1,
+			users:   map[types.UID]bool{}, fields: manager, watchers: map[*watcher]bool{}, forbidden: map[string]bool{}, full: map[string]bool{}, version: 1,
 		}
 		w.addNamespace("secret-sync", false)
 		defer func() {
@@ -136,12 +141,24 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 			w.mu.Unlock()
 			for _, p := range processes {
 				p.stop()
-				require.NotContains(t, p.log.String(), secretValue, "in the log")
+				requireNoSecret(t, p.log.String(), "the log")
+				requireNoSecret(t, metricsOf(t, p.c), "the metrics")
 			}
-			require.NotContains(t, strings.Join(w.events, "\n"), secretValue, "in an Event")
+			requireNoSecret(t, strings.Join(w.events, "\n"), "an Event")
 		}()
 		test(t, w)
 	})
+}
+
+// requireNoSecret requires that a text has the value of a Secret in none of the ways in which Go and Kubernetes print it.
+func requireNoSecret(t *testing.T, text, where string) {
+	t.Helper()
+	for _, format := range []string{"%s", "%x", "%v", "%#v"} {
+		printed := strings.Trim(strings.TrimPrefix(fmt.Sprintf(format, []byte(secretValue)), "[]byte"), "[]{}")
+		require.NotContains(t, text, printed, where)
+	}
+	encoded := base64.StdEncoding.EncodeToString([]byte(secretValue))
+	require.NotContains(t, text, encoded[:len(secretValue)/3*4], where) // what follows may change the rest
 }
 
 // startController starts a controller whose watches are late. Its log has all verbosities.
@@ -179,6 +196,16 @@ func (p *process) stop() {
 func (w *world) set(resource schema.GroupVersionResource, key cache.ObjectName, now object) {
 	old := w.objects[resource][key]
 	w.version++
+	if secret, ok := old.(*corev1.Secret); ok && now == nil && len(secret.Finalizers) > 0 { // it stays until they are removed
+		secret = secret.DeepCopy()
+		if secret.DeletionTimestamp == nil {
+			secret.DeletionTimestamp = new(metav1.Now())
+		}
+		now = secret
+	}
+	if secret, ok := now.(*corev1.Secret); ok && secret.DeletionTimestamp != nil && len(secret.Finalizers) == 0 {
+		now = nil
+	}
 	if now == nil {
 		delete(w.objects[resource], key)
 	} else {
@@ -265,10 +292,14 @@ func (p *process) watch(action clienttesting.Action, metadata bool) (bool, watch
 		resource: request.GetResource(), namespace: request.GetNamespace(), metadata: metadata, lag: p.lag,
 		restrict: clienttesting.ListRestrictions{Fields: request.WatchRestrictions.Fields, Labels: request.WatchRestrictions.Labels},
 		queue:    make(chan late, 100_000),
+		cut:      make(chan struct{}),
 	}
 	from, err := strconv.Atoi(request.ListOptions.ResourceVersion)
 	if err != nil {
 		return true, nil, apierrors.NewBadRequest(err.Error())
+	}
+	if from < w.compacted {
+		return true, nil, apierrors.NewResourceExpired("too old resource version")
 	}
 	for _, entry := range w.history {
 		if entry.version > from {
@@ -287,15 +318,21 @@ func (p *process) watch(action clienttesting.Action, metadata bool) (bool, watch
 			case next = <-one.queue:
 			case <-to.StopChan():
 				return
+			case <-one.cut:
+				return
 			}
 			select {
 			case <-time.After(time.Until(next.at)):
 			case <-to.StopChan():
 				return
+			case <-one.cut:
+				return
 			}
 			select {
 			case events <- next.event:
 			case <-to.StopChan():
+				return
+			case <-one.cut:
 				return
 			}
 		}
@@ -309,6 +346,9 @@ func (p *process) listMetadata(action clienttesting.Action) (bool, runtime.Objec
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p.dead || w.down {
+		return true, nil, errDown
+	}
+	if selector := action.(clienttesting.ListAction).GetListRestrictions().Fields; w.unlisted != "" && strings.Contains(selector.String(), w.unlisted) {
 		return true, nil, errDown
 	}
 	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}}
@@ -403,6 +443,8 @@ func (p *process) write(verb string, key cache.ObjectName, change func(current *
 	switch {
 	case w.forbidden[key.Namespace]:
 		err = apierrors.NewForbidden(secretsResource.GroupResource(), key.Name, fmt.Errorf("User cannot %s %s", verb, secretValue))
+	case verb == "create" && w.full[key.Namespace] && current == nil:
+		err = apierrors.NewForbidden(secretsResource.GroupResource(), key.Name, errors.New("exceeded quota: secrets, requested: secrets=1, used: secrets=1, limited: secrets=1"))
 	case namespace == nil:
 		err = apierrors.NewNotFound(namespacesResource.GroupResource(), key.Namespace)
 	case verb == "create" && namespace.GetDeletionTimestamp() != nil:
@@ -615,6 +657,20 @@ func (w *world) told() (events []string) {
 
 // setDown cuts all processes off from the API server, or connects them again.
 func (w *world) setDown(down bool) { w.locked(func() { w.down = down }) }
+
+// missed makes a change that no watch delivers: all watches end first, and the API server has forgotten the change when they
+// start again, so that the processes have to list.
+func (w *world) missed(change func()) {
+	w.locked(func() {
+		for one := range w.watchers {
+			close(one.cut)
+			delete(w.watchers, one)
+		}
+		w.down = true
+	})
+	change()
+	w.locked(func() { w.compacted, w.down = w.version, false })
+}
 
 // advance lets time pass.
 func advance(d time.Duration) {
