@@ -52,8 +52,8 @@ type controllerFlags struct {
 	leaseDuration  time.Duration
 }
 
-func controllerCommand() *cobra.Command {
-	f := &controllerFlags{}
+// controllerCommand returns the command that runs the controller, and parses its flags into f.
+func controllerCommand(f *controllerFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller, which makes the copies and keeps them up to date",

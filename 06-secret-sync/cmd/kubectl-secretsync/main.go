@@ -46,7 +46,7 @@ func newCommand() *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().AddGoFlag(klogFlags.Lookup("v"))
-	cmd.AddCommand(controllerCommand())
+	cmd.AddCommand(controllerCommand(&controllerFlags{}))
 	cmd.AddCommand(pluginCommands(connect)...)
 	return cmd
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -19,11 +22,19 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"example.com/controllers/secretsync"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A test can start the test binary as the program, to see its exit code.
+func TestMain(m *testing.M) {
+	if os.Getenv("RUN_MAIN") != "" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const secretValue = "hunter2"
 
@@ -127,6 +138,80 @@ func TestPlan(t *testing.T) {
 		"ACTION NAMESPACE NAME SOURCE",
 		"create a db db", "refuse a token token", "refuse b db db", "refuse b token token", "create c db db", "delete c gone <none>", "refuse c token token",
 	}, lines)
+}
+
+// A failed list is an error, and never an empty plan.
+func TestListsFail(t *testing.T) {
+	for _, test := range []struct {
+		client   func(*cluster) *clienttesting.Fake
+		resource string
+		selector string // of the list that fails
+		err      string
+	}{
+		{func(c *cluster) *clienttesting.Fake { return &c.kube.Fake }, "namespaces", "", "look up namespace shared: "},
+		{func(c *cluster) *clienttesting.Fake { return &c.kube.Fake }, "secrets", secretsync.SharedLabel, "list the shared Secrets of namespace shared: "},
+		{func(c *cluster) *clienttesting.Fake { return &c.metadata.Fake }, "namespaces", "", "list the namespaces: "},
+		{func(c *cluster) *clienttesting.Fake { return &c.metadata.Fake }, "secrets", secretsync.CopyLabel + "=", "list the copies: "},
+		{func(c *cluster) *clienttesting.Fake { return &c.metadata.Fake }, "secrets", secretsync.CopyLabel + "!=", "list the Secrets with the name "},
+	} {
+		for _, command := range []string{"status", "plan"} {
+			c := newCluster(t)
+			test.client(c).PrependReactor("list", test.resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if !strings.HasPrefix(action.(clienttesting.ListAction).GetListRestrictions().Labels.String(), test.selector) {
+					return false, nil, nil
+				}
+				return true, nil, apierrors.NewForbidden(corev1.Resource(test.resource), "", errors.New("no list verb"))
+			})
+			stdout, stderr, err := c.run(t, command, "--source-namespace", "shared")
+			require.ErrorContains(t, err, test.err)
+			require.True(t, apierrors.IsForbidden(err))
+			require.Empty(t, stdout)
+			require.Empty(t, stderr)
+		}
+	}
+}
+
+// Without --source-namespace, the current namespace of the kubeconfig is the source namespace.
+func TestTheCurrentNamespace(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{
+		Contexts: map[string]*clientcmdapi.Context{"one": {Cluster: "c", Namespace: "shared"}, "two": {Cluster: "c", Namespace: "other"}}, CurrentContext: "one",
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://127.0.0.1:1"}},
+	}, kubeconfig))
+	explicit, _, err := newCluster(t).run(t, "status", "--source-namespace", "shared")
+	require.NoError(t, err)
+	current, _, err := newCluster(t).run(t, "status", "--kubeconfig", kubeconfig)
+	require.NoError(t, err)
+	require.Equal(t, explicit, current)
+	_, stderr, err := newCluster(t).run(t, "status", "--kubeconfig", kubeconfig, "--context", "two")
+	require.NoError(t, err)
+	require.Contains(t, stderr, "No Secret of namespace other has the label ")
+}
+
+func TestWhy(t *testing.T) {
+	refused := func(reason secretsync.Reason, namespaces ...string) (all []secretsync.RefusedCopy) {
+		for _, namespace := range namespaces {
+			all = append(all, secretsync.RefusedCopy{Namespace: namespace, Reason: reason})
+		}
+		return all
+	}
+	require.Equal(t, "<none>", why(nil))
+	require.Equal(t, "TypeRefused in a, b, c", why(refused(secretsync.TypeRefused, "a", "b", "c")))
+	require.Equal(t, "NameTaken in x; TypeRefused in a, b, c and 2 more",
+		why(append(refused(secretsync.TypeRefused, "a", "b", "c", "d", "e"), refused(secretsync.NameTaken, "x")...)))
+}
+
+func TestNothingToDo(t *testing.T) {
+	c := newCluster(t)
+	stdout, stderr, err := c.run(t, "plan", "--source-namespace", "other")
+	require.NoError(t, err)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, "All copies are up to date.\n")
+	for _, command := range []string{"plan", "status"} {
+		stdout, _, err = c.run(t, command, "--source-namespace", "other", "-o", "json")
+		require.NoError(t, err)
+		require.Equal(t, "[]\n", stdout, command)
+	}
 }
 
 func TestNothingIsShared(t *testing.T) {

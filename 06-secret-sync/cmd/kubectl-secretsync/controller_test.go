@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"example.com/controllers/secretsync"
+)
+
+// candidate is a process that runs the controller while it holds the Lease. Its cluster has one source and one namespace that
+// wants a copy; only the Lease is shared with other candidates.
+type candidate struct {
+	kube       *fake.Clientset
+	controller *secretsync.Controller
+	stop       context.CancelFunc // as SIGTERM does
+	ended      chan struct{}
+	err        error // of lead, after ended is closed
+}
+
+// startCandidate starts a candidate. answer is called for each create of a Secret; it may be nil.
+func startCandidate(t *testing.T, leases kubernetes.Interface, answer func()) *candidate {
+	f := &controllerFlags{}
+	require.NoError(t, controllerCommand(f).ParseFlags([]string{"--source-namespace=shared", "--grace=24h"}))
+	require.NoError(t, f.parse())
+	wanted := map[string]string{secretsync.CopiesLabel: "true"}
+	scheme := metadatafake.NewTestScheme()
+	require.NoError(t, metav1.AddMetaToScheme(scheme))
+	metadata := metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: wanted},
+	})
+	logger := ktesting.NewLogger(t, ktesting.NewConfig())
+	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), logger))
+	c := &candidate{stop: stop, ended: make(chan struct{}), kube: fake.NewClientset(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "db", UID: "uid", Labels: map[string]string{secretsync.SharedLabel: "true"}},
+		Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{"password": []byte(secretValue)},
+	})}
+	c.kube.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if answer != nil {
+			answer()
+		}
+		return false, nil, nil
+	})
+	var err error
+	c.controller, err = secretsync.New(ctx, c.kube, metadata, f.options)
+	require.NoError(t, err)
+	go func() {
+		defer close(c.ended)
+		c.err = f.lead(ctx, leases, c.controller)
+	}()
+	return c
+}
+
+// wait waits until lead returns. A candidate that goes on forever would keep the clock of the test running forever, too.
+func (c *candidate) wait() error {
+	select {
+	case <-c.ended:
+		return c.err
+	case <-time.After(time.Hour):
+		panic("the candidate has not ended")
+	}
+}
+
+// created reports whether the controller of the candidate has created the copy.
+func (c *candidate) created() bool {
+	_, err := c.kube.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), "a", "db")
+	return err == nil
+}
+
+// holder returns who holds the Lease; "" for nobody.
+func holder(t *testing.T, leases kubernetes.Interface) string {
+	lease, err := leases.CoordinationV1().Leases("shared").Get(t.Context(), "secretsync-shared", metav1.GetOptions{})
+	require.NoError(t, err)
+	return *lease.Spec.HolderIdentity
+}
+
+// A leader that is stopped keeps the Lease until its last write has ended. Then the next one leads, without waiting for the
+// Lease to expire.
+func TestTheLeaseOutlivesTheLastWrite(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	synctest.Test(t, func(t *testing.T) {
+		leases, answer := fake.NewClientset(), make(chan struct{})
+		first := startCandidate(t, leases, func() { <-answer })
+		time.Sleep(time.Second)
+		leader := holder(t, leases)
+		require.NotEmpty(t, leader)
+		second := startCandidate(t, leases, nil)
+		time.Sleep(time.Minute)
+		first.stop()
+		time.Sleep(time.Minute)
+		assert.Equal(t, leader, holder(t, leases), "its write has not ended")
+		assert.False(t, second.created())
+		close(answer)
+		assert.NoError(t, first.wait())
+		assert.True(t, first.created())
+		assert.NotEqual(t, leader, holder(t, leases), "released")
+		time.Sleep(time.Minute)
+		assert.True(t, second.created())
+		second.stop()
+		assert.NoError(t, second.wait())
+		assert.Empty(t, holder(t, leases))
+	})
+}
+
+// A candidate that never led ends at once when it is stopped, and leaves the Lease alone.
+func TestACandidateThatNeverLed(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	synctest.Test(t, func(t *testing.T) {
+		leases := fake.NewClientset()
+		first := startCandidate(t, leases, nil)
+		time.Sleep(time.Second)
+		leader := holder(t, leases)
+		second := startCandidate(t, leases, nil)
+		time.Sleep(time.Minute)
+		second.stop()
+		assert.NoError(t, second.wait())
+		assert.False(t, second.created())
+		assert.Equal(t, leader, holder(t, leases))
+		stopped, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.NoError(t, second.controller.Run(stopped), "ends the goroutines that New has started")
+		first.stop()
+		assert.NoError(t, first.wait())
+	})
+}
+
+// A leader that has lost its Lease stops, with an error: the process has to start again.
+func TestALostLeaseIsAnError(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	for name, lose := range map[string]func(*fake.Clientset){
+		"to another": func(leases *fake.Clientset) {
+			lease, err := leases.CoordinationV1().Leases("shared").Get(t.Context(), "secretsync-shared", metav1.GetOptions{})
+			require.NoError(t, err)
+			lease.Spec.HolderIdentity = new("other")
+			_, err = leases.CoordinationV1().Leases("shared").Update(t.Context(), lease, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			leases.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { // the fake client compares no resourceVersions
+				return true, nil, apierrors.NewConflict(coordinationv1.SchemeGroupVersion.WithResource("leases").GroupResource(), lease.Name, errors.New("it has been modified"))
+			})
+		},
+		"cannot renew it": func(leases *fake.Clientset) {
+			leases.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("connection refused")
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leases := fake.NewClientset()
+				first := startCandidate(t, leases, nil)
+				defer first.stop()
+				time.Sleep(time.Minute)
+				require.True(t, first.created())
+				lose(leases)
+				assert.EqualError(t, first.wait(), "lost the Lease to another controller, or could not renew it")
+			})
+		})
+	}
+}
+
+func TestControllerFlags(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	t.Setenv("SOURCE_NAMESPACE", "shared")
+	parse := func(args ...string) *controllerFlags {
+		f := &controllerFlags{}
+		require.NoError(t, controllerCommand(f).ParseFlags(args))
+		require.NoError(t, f.parse())
+		return f
+	}
+	selector, err := secretsync.ParseNamespaces(secretsync.DefaultNamespaces)
+	require.NoError(t, err)
+	f := parse()
+	require.Equal(t, secretsync.Options{
+		Scope:   secretsync.Scope{SourceNamespace: "shared", Namespaces: selector},
+		Workers: 32, QPS: 500, Burst: 1000, Backoff: 100 * time.Millisecond, MaxBackoff: time.Minute, Grace: 10 * time.Second,
+	}, f.options)
+	require.Equal(t, "shared", f.leaseNamespace)
+	require.Equal(t, 15*time.Second, f.leaseDuration)
+
+	f = parse("--source-namespace=other", "--namespace-selector=team=web", "--workers=1", "--qps=2", "--burst=3", "--backoff=4s", "--max-backoff=5s", "--grace=6s", "--lease-namespace=leases", "--lease-duration=0")
+	require.Equal(t, "team=web", f.options.Namespaces.String())
+	f.options.Namespaces = nil
+	require.Equal(t, secretsync.Options{
+		Scope: secretsync.Scope{SourceNamespace: "other"}, Workers: 1, QPS: 2, Burst: 3, Backoff: 4 * time.Second, MaxBackoff: 5 * time.Second, Grace: 6 * time.Second,
+	}, f.options)
+	require.Equal(t, "leases", f.leaseNamespace)
+	require.Zero(t, f.leaseDuration)
+
+	t.Setenv("POD_NAMESPACE", "pods")
+	require.Equal(t, "pods", parse().leaseNamespace)
+}
+
+// The controller has its own limit of writes; those of client-go are 5 requests per second.
+func TestTheClientHasNoRateLimit(t *testing.T) {
+	client, _, err := clients(&rest.Config{Host: "http://127.0.0.1:1"})
+	require.NoError(t, err)
+	require.Nil(t, client.CoreV1().RESTClient().GetRateLimiter())
+}
+
+// Without an API server, the controller does not start. It starts without the source namespace, and if it may not get it.
+func TestDoesNotStartWithoutAnAPIServer(t *testing.T) {
+	group := corev1.Resource("namespaces")
+	for _, test := range []struct {
+		answer error
+		err    string
+	}{
+		{nil, ""},
+		{apierrors.NewNotFound(group, "shared"), ""},
+		{apierrors.NewForbidden(group, "shared", errors.New("no")), ""},
+		{apierrors.NewUnauthorized("no token"), `get namespace "shared" from host: no token`},
+		{errors.New("connection refused"), "the API server at host does not answer; is the address right, and is it running? connection refused"},
+	} {
+		client := fake.NewClientset()
+		client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &corev1.Namespace{}, test.answer
+		})
+		f := &controllerFlags{scopeFlags: scopeFlags{sourceNamespace: "shared"}}
+		if err := f.check(t.Context(), client, "host"); test.err == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, test.err)
+		}
+	}
+}
+
+// A controller that is not ready is alive, also while its last writes end; and the server ends with it.
+func TestServe(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+	defer stop()
+	s := &server{address: "127.0.0.1:0"}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	notReady := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not yet", http.StatusServiceUnavailable) }
+	failed := errors.New("failed")
+	var url string
+	name := fmt.Sprint("metric_", time.Now().UnixNano()) // the registry is global
+	metric := prometheus.NewGauge(prometheus.GaugeOpts{Name: name})
+	err := s.serve(ctx, notReady, []prometheus.Collector{metric}, func(ctx context.Context) error {
+		_, rest, _ := strings.Cut(logger.GetSink().(ktesting.Underlier).GetBuffer().String(), `metrics="`)
+		url, _, _ = strings.Cut(rest, "/metrics")
+		get := func(path string) (int, string) {
+			answer, err := client.Get(url + path)
+			if !assert.NoError(t, err) {
+				return 0, ""
+			}
+			defer func() { _ = answer.Body.Close() }()
+			body, err := io.ReadAll(answer.Body)
+			assert.NoError(t, err)
+			return answer.StatusCode, string(body)
+		}
+		for range 2 {
+			code, _ := get("/healthz")
+			assert.Equal(t, http.StatusOK, code)
+			code, body := get("/readyz")
+			assert.Equal(t, http.StatusServiceUnavailable, code)
+			assert.Equal(t, "not yet\n", body)
+			code, body = get("/metrics")
+			assert.Equal(t, http.StatusOK, code)
+			assert.Contains(t, body, name+" 0\n")
+			stop()
+		}
+		return failed
+	})
+	require.ErrorIs(t, err, failed)
+	_, err = client.Get(url + "/healthz")
+	require.Error(t, err, "the server has ended")
+
+	taken := httptest.NewServer(http.NotFoundHandler())
+	defer taken.Close()
+	s.address = taken.Listener.Addr().String()
+	err = s.serve(t.Context(), notReady, nil, func(context.Context) error { panic("it must not begin") })
+	require.ErrorContains(t, err, "serve metrics at --address "+s.address+": ")
+}
+
+// A command that fails writes one line to standard error, nothing to standard output, and exits with 1.
+func TestExitCode(t *testing.T) {
+	command := exec.CommandContext(t.Context(), os.Args[0], "plan", "--output", "xml")
+	command.Env = []string{"RUN_MAIN=yes", "HOME=" + t.TempDir()}
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, 1, exit.ExitCode())
+	require.Empty(t, stdout)
+	require.Equal(t, "kubectl-secretsync: --output is \"xml\"; it must be json\n", stderr.String())
+}
