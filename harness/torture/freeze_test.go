@@ -294,3 +294,24 @@ func TestAFreezeDisturbs(t *testing.T) {
 		})
 	}
 }
+
+// While the control plane is down, a leader cannot renew its Lease, however long its restart takes.
+func TestALeaseMayBeLostWhileTheControlPlaneIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		r := recorded(&Scenario{})
+		r.controlPlane = &controlPlane{crash: func() { time.Sleep(10 * time.Second) }}
+		for range 3 {
+			time.Sleep(2 * time.Second)
+			q := history.Request{Verb: "update", Group: leaseGroup, Resource: "leases", Status: 200, Start: time.Now()}
+			r.recording.Record(history.Record{Request: &q})
+		}
+		require.False(t, r.mayHaveLostLease(r.programs[0], started))
+		r.crash()()
+		require.True(t, r.mayHaveLostLease(r.programs[0], started))
+		require.False(t, r.mayHaveLostLease(r.programs[0], time.Now()), "a process that started later")
+
+		r.controlPlane.crash = nil
+		require.Nil(t, r.crash())
+	})
+}

@@ -151,7 +151,7 @@ func (r *run) startOutside(ctx context.Context, name string, number int) (*outsi
 	}
 	// A fault at a request to it may kill or stop the programs that have sent it: all of them, as they have one proxy.
 	options := apiproxy.Options{
-		Upstream: &rest.Config{Host: o.url}, Outside: name, Record: r.recorder("", number), Crash: r.controlPlane.crash,
+		Upstream: &rest.Config{Host: o.url}, Outside: name, Record: r.recorder("", number), Crash: r.crash(),
 		Kill: func() { r.each(r.killAndRestart) }, Stop: func() { r.each(r.stopAndRestart) },
 		Freeze: func(ctx context.Context, long time.Duration) {
 			var frozen sync.WaitGroup

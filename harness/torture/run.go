@@ -323,7 +323,7 @@ func (r *run) qualify(account string) (namespace, name string) {
 // proxyOptions returns the options of a program's proxy.
 func (r *run) proxyOptions(p *program, upstream *rest.Config, number int) apiproxy.Options {
 	options := apiproxy.Options{
-		Upstream: upstream, Record: r.recorder(p.process.label, number), Armed: faultsOf(r.armed, p.instance), Crash: r.controlPlane.crash,
+		Upstream: upstream, Record: r.recorder(p.process.label, number), Armed: faultsOf(r.armed, p.instance), Crash: r.crash(),
 		Kill: func() { r.killAndRestart(p) }, Stop: func() { r.stopAndRestart(p) }, Freeze: p.freeze,
 		Hold: r.holder(p.process.label),
 	}
@@ -337,6 +337,18 @@ func (r *run) proxyOptions(p *program, upstream *rest.Config, number int) apipro
 		}
 	}
 	return options
+}
+
+// crash returns a function that kills the control plane and starts it again. Until it is back, no program can connect. It
+// returns nil if the control plane must not be killed.
+func (r *run) crash() func() {
+	if r.controlPlane.crash == nil {
+		return nil
+	}
+	return func() {
+		defer r.holdUps.begin("", history.Disconnected)()
+		r.controlPlane.crash()
+	}
 }
 
 // end ends whatever the run has started.
