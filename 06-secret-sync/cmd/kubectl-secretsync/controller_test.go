@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,31 +152,38 @@ func TestACandidateThatNeverLed(t *testing.T) {
 // A leader that has lost its Lease stops, with an error: the process has to start again.
 func TestALostLeaseIsAnError(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "")
-	for name, lose := range map[string]func(*fake.Clientset){
-		"to another": func(leases *fake.Clientset) {
+	for name, lose := range map[string]func(*fake.Clientset) clienttesting.ReactionFunc{
+		"to another": func(leases *fake.Clientset) clienttesting.ReactionFunc {
 			lease, err := leases.CoordinationV1().Leases("shared").Get(t.Context(), "secretsync-shared", metav1.GetOptions{})
 			require.NoError(t, err)
 			lease.Spec.HolderIdentity = new("other")
 			_, err = leases.CoordinationV1().Leases("shared").Update(t.Context(), lease, metav1.UpdateOptions{})
 			require.NoError(t, err)
-			leases.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { // the fake client compares no resourceVersions
-				return true, nil, apierrors.NewConflict(coordinationv1.SchemeGroupVersion.WithResource("leases").GroupResource(), lease.Name, errors.New("it has been modified"))
-			})
+			return func(action clienttesting.Action) (bool, runtime.Object, error) { // the fake client compares no resourceVersions
+				return action.GetVerb() == "update", nil, apierrors.NewConflict(action.GetResource().GroupResource(), lease.Name, errors.New("it has been modified"))
+			}
 		},
-		"cannot renew it": func(leases *fake.Clientset) {
-			leases.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		"cannot renew it": func(*fake.Clientset) clienttesting.ReactionFunc {
+			return func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("connection refused")
-			})
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				leases := fake.NewClientset()
+				var react atomic.Pointer[clienttesting.ReactionFunc] // from when the Lease is lost
+				leases.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					if f := react.Load(); f != nil {
+						return (*f)(action)
+					}
+					return false, nil, nil
+				})
 				first := startCandidate(t, leases, nil)
 				defer first.stop()
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute + time.Second) // between two renewals: the fake client would let one overwrite the other's Lease
 				require.True(t, first.created())
-				lose(leases)
+				react.Store(new(lose(leases)))
 				assert.EqualError(t, first.wait(), "lost the Lease to another controller, or could not renew it")
 			})
 		})

@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
 
 	"example.com/controllers/secretsync"
 )
@@ -232,6 +233,10 @@ func TestWrongFlags(t *testing.T) {
 		_, _, err := newCluster(t).run(t, test.args...)
 		require.EqualError(t, err, test.err)
 	}
+	t.Cleanup(func() { // -v is global
+		var level klog.Level
+		require.NoError(t, level.Set("0"))
+	})
 	for _, test := range []struct {
 		args []string
 		err  string
