@@ -39,8 +39,10 @@ type About struct {
 	Lesson  int    `json:"lesson"`            // the lesson that it belongs to, from 1
 	Cluster bool   `json:"cluster,omitempty"` // true if the check needs a control plane
 	// TimelineVaries is true if the order of goroutines decides what the exercise as shipped does after its mistake.
-	TimelineVaries bool   `json:"timelineVaries,omitempty"`
-	Fails          string `json:"fails"` // why the exercise fails as shipped; for authors, since it gives the bug away
+	TimelineVaries bool `json:"timelineVaries,omitempty"`
+	// MayDiffer has parts of the lines of the timeline that the order of goroutines decides. All other lines are always there.
+	MayDiffer []string `json:"mayDiffer,omitempty"`
+	Fails     string   `json:"fails"` // why the exercise fails as shipped; for authors, since it gives the bug away
 }
 
 // Names of files and directories.
