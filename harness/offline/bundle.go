@@ -38,7 +38,27 @@ export GOSUMDB := off
 export GOMODCACHE := $(bundle)/unpacked
 export GOCACHE := $(bundle)/build
 export WORKSHOP_CACHE := $(bundle)/programs
+export ` + Variable + ` := $(bundle)
 `
+
+// Variable is the environment variable with the path of Dir. It is set by the make of an unpacked bundle.
+const Variable = "WORKSHOP_BUNDLE"
+
+// Environment returns the variables that make sets in an unpacked bundle, for commands that are started without make. It is
+// empty elsewhere. The go command of the bundle is in GoDir. With another CGO_ENABLED than make's, the go command would not
+// find the compiled packages.
+func Environment() (variables []string) {
+	if os.Getenv(Variable) == "" {
+		return nil
+	}
+	for _, name := range []string{"GOENV", "GOTOOLCHAIN", "GOEXPERIMENT", "GOFLAGS", "GOPROXY", "GOSUMDB", "GOMODCACHE", "GOCACHE", "CGO_ENABLED", "WORKSHOP_CACHE", Variable} {
+		variables = append(variables, name+"="+os.Getenv(name))
+	}
+	return variables
+}
+
+// GoDir is the directory with the go command of an unpacked bundle.
+func GoDir() string { return filepath.Join(os.Getenv(Variable), "go", "bin") }
 
 const goFlags = "-trimpath -modcacherw"
 

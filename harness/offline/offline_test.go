@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -121,7 +122,7 @@ func TestSettings(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a laptop")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, Dir), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, Dir, "settings.mk"), []byte(settings), 0o644))
-	const makefile = "-include .bundle/settings.mk\nshow:\n\t@echo \"$$GOPROXY|$$GOCACHE|$$GOFLAGS|$${GOROOT-no root}|$${PATH%%:*}\"\n"
+	const makefile = "-include .bundle/settings.mk\nshow:\n\t@echo \"$$GOPROXY|$$GOCACHE|$$GOFLAGS|$${GOROOT-no root}|$${PATH%%:*}|$$WORKSHOP_BUNDLE\"\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "Makefile"), []byte(makefile), 0o644))
 	cmd := exec.CommandContext(t.Context(), "make", "-s", "show")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOROOT=/elsewhere", "GOPROXY=https://proxy.example.com", "GOFLAGS=-mod=mod", "MAKEFLAGS=", "MAKELEVEL=")
@@ -129,5 +130,20 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	own := filepath.Join(dir, Dir)
 	escaped := filepath.Join(filepath.Dir(dir), "a%20laptop", Dir)
-	require.Equal(t, "file://"+escaped+"/modules|"+own+"/build|-trimpath -modcacherw|no root|"+own+"/go/bin\n", string(out))
+	require.Equal(t, "file://"+escaped+"/modules|"+own+"/build|-trimpath -modcacherw|no root|"+own+"/go/bin|"+own+"\n", string(out))
+}
+
+// What make exports in a bundle, and nothing else, is passed on.
+func TestEnvironment(t *testing.T) {
+	require.Empty(t, Environment())
+	t.Setenv(Variable, "/a laptop/.bundle")
+	t.Setenv("GOFLAGS", goFlags)
+	environment := Environment()
+	require.Contains(t, environment, "GOFLAGS="+goFlags)
+	require.Equal(t, "/a laptop/.bundle/go/bin", GoDir())
+	for line := range strings.Lines(settings) {
+		if name, _, ok := strings.Cut(line, " := "); ok && strings.HasPrefix(name, "export ") && name != "export PATH" {
+			require.Contains(t, environment, strings.TrimPrefix(name, "export ")+"="+os.Getenv(strings.TrimPrefix(name, "export ")))
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/offline"
 )
 
 // upDir is where the cluster of "workshop up" keeps its state.
@@ -101,7 +103,7 @@ func envCommand() *cobra.Command {
 		path := c.Kubectl + string(os.PathListSeparator) + filepath.Dir(self)
 		fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:\"$PATH\"\nexport %s=%s\n",
 			quote(c.Kubeconfig), quote(path), cluster.RootVariable, quote(root))
-		return nil
+		return printBundle(os.Stdout)
 	})
 	cmd.Long = `Print shell commands that point a terminal at the cluster of "workshop up": KUBECONFIG, and
 a PATH with our kubectl and this command. ` + cluster.RootVariable + ` names the workshop's repository, so
@@ -109,6 +111,22 @@ that this command works in any directory: it builds the control plane from there
 
   eval "$(make -s env)"`
 	return cmd
+}
+
+// printBundle prints shell commands with which programs outside of make use the Go and the modules of an unpacked bundle.
+func printBundle(w io.Writer) error {
+	variables := offline.Environment()
+	if len(variables) == 0 {
+		return nil
+	}
+	for _, variable := range variables {
+		name, value, _ := strings.Cut(variable, "=")
+		if _, err := fmt.Fprintf(w, "export %s=%s\n", name, quote(value)); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "unset GOROOT\nexport PATH=%s:\"$PATH\"\n", quote(offline.GoDir()))
+	return err
 }
 
 // quote quotes text for a shell, as one word.
