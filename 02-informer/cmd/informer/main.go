@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,9 +64,14 @@ func run(ctx context.Context) error {
 	return controller.Run(ctx)
 }
 
+// startTimeout is how long the API server may take to answer the first request.
+const startTimeout = 30 * time.Second
+
 // checkNamespace checks that the API server is reachable and that the namespace exists. An informer would report
 // neither: it retries forever, and to list the Pods of a namespace that doesn't exist is not an error.
 func checkNamespace(ctx context.Context, client kubernetes.Interface, host, namespace string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	switch {
 	case err == nil:

@@ -93,9 +93,14 @@ func run(ctx context.Context) error {
 	return err
 }
 
+// startTimeout is how long the API server may take to answer the first request.
+const startTimeout = 30 * time.Second
+
 // checkNamespace returns an error if the API server does not answer or the namespace does not exist. Informers would
 // report neither: they retry forever, and a list of Pods in a namespace that does not exist is empty.
 func checkNamespace(ctx context.Context, client kubernetes.Interface, host, namespace string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	switch {
 	case err == nil:

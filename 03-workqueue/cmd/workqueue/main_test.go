@@ -14,9 +14,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // The tests start the test binary as the program, so that they can send it signals and see its exit status.
@@ -308,4 +311,22 @@ func TestFinishesInFlightRequestsOnSIGTERM(t *testing.T) {
 	close(server.deleted)
 	require.Zero(t, p.status(), "exit status; the log is:\n%s", strings.Join(p.log, "\n"))
 	require.NotContains(t, strings.Join(p.log, "\n"), "Reconcile failed")
+}
+
+// silent is a transport on which nothing is answered.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestDoesNotWaitForeverForAnAPIServerThatNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://silent"}, &http.Client{Transport: silent{}})
+		require.NoError(t, err)
+		err = checkNamespace(t.Context(), client, "http://silent", "shop")
+		require.ErrorContains(t, err, "the API server at http://silent does not answer")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }

@@ -115,10 +115,15 @@ func run(ctx context.Context) error {
 	return err
 }
 
+// startTimeout is how long the API server may take to answer the first requests.
+const startTimeout = 30 * time.Second
+
 // checkAPIServer checks once that the API server can be reached, that the namespace exists, and that the controller may
 // list its Networks. An informer would not report any of that: it retries forever, and a namespace that does not exist
 // has no Networks. It returns the namespace's UID.
 func checkAPIServer(ctx context.Context, kube kubernetes.Interface, client versioned.Interface, host, namespace string) (types.UID, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	existing, err := kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("there is no namespace %q on %s; create it, or name another one with --namespace", namespace, host)

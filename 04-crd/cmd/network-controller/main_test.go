@@ -16,9 +16,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"example.com/controllers/crd/neutrontest"
 )
@@ -418,4 +421,22 @@ func TestFinishesInFlightWorkOnSIGTERM(t *testing.T) {
 	close(created)
 	require.Zero(t, p.status(), "exit status; the log is:\n%s", strings.Join(p.log, "\n"))
 	require.NotContains(t, strings.Join(p.log, "\n"), "Reconcile failed")
+}
+
+// silent is a transport on which nothing is answered.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestDoesNotWaitForeverForAnAPIServerThatNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://silent"}, &http.Client{Transport: silent{}})
+		require.NoError(t, err)
+		_, err = checkAPIServer(t.Context(), client, nil, "http://silent", "shop")
+		require.ErrorContains(t, err, "the API server at http://silent does not answer")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }

@@ -460,7 +460,7 @@ func TestWrongInput(t *testing.T) {
 // eventually waits for a condition that an informer brings about.
 func eventually(t *testing.T, condition func() bool, output fmt.Stringer) {
 	t.Helper()
-	for range 3000 {
+	for range 12_000 { // two minutes, only so that a hang ends
 		if condition() {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -19,7 +20,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 )
@@ -134,4 +137,22 @@ func TestTheAgentRunsOnEveryNode(t *testing.T) {
 	require.Equal(t, "system-node-critical", spec.PriorityClassName)
 	require.Empty(t, spec.NodeSelector)
 	require.Nil(t, spec.Affinity)
+}
+
+// silent is a transport on which nothing is answered.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestDoesNotWaitForeverForAnAPIServerThatNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://silent"}, &http.Client{Transport: silent{}})
+		require.NoError(t, err)
+		err = checkNamespace(t.Context(), client, "http://silent", "reboot")
+		require.ErrorContains(t, err, "the API server at http://silent does not answer")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }

@@ -133,9 +133,14 @@ func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, err
 	return client, metadataClient, err
 }
 
+// startTimeout is how long the API server may take to answer the first request.
+const startTimeout = 30 * time.Second
+
 // check returns an error if the API server does not answer. Informers would not report it: they retry forever. A source
 // namespace that does not exist is none, because its copies must still be deleted.
 func (f *controllerFlags) check(ctx context.Context, client kubernetes.Interface, host string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	_, err := client.CoreV1().Namespaces().Get(ctx, f.sourceNamespace, metav1.GetOptions{})
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsForbidden(err):

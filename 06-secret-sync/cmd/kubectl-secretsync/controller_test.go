@@ -317,3 +317,23 @@ func TestExitCode(t *testing.T) {
 	require.Empty(t, stdout)
 	require.Equal(t, "kubectl-secretsync: --output is \"xml\"; it must be json\n", stderr.String())
 }
+
+// silent is a transport on which nothing is answered.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestDoesNotWaitForeverForAnAPIServerThatNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://silent"}, &http.Client{Transport: silent{}})
+		require.NoError(t, err)
+		f := &controllerFlags{}
+		f.sourceNamespace = "shared"
+		err = f.check(t.Context(), client, "http://silent")
+		require.ErrorContains(t, err, "the API server at http://silent does not answer")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
