@@ -1,59 +1,12 @@
 package test
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
-	"example.com/controllers/harness/testinput"
+	"example.com/controllers/harness/mutants/mutantstest"
 )
 
-// Some bugs cannot be seen by torture, and each patch in mutants/unit says why, in the line that begins with "Unseen:". The
-// unit test that it names after "Fails:" must fail with it.
+// Some bugs cannot be seen by torture, and each patch in mutants/unit says why, in the line that begins with "Unseen:".
 func TestUnitTestsCatchMutants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it compiles the lesson once for each mutant")
-	}
-	patches, err := filepath.Glob("mutants/unit/*.patch")
-	require.NoError(t, err)
-	require.NotEmpty(t, patches)
-	sources, err := filepath.Glob("../*.go")
-	require.NoError(t, err)
-	sources = append(sources, "../go.mod", "../go.sum")
-	for _, source := range sources {
-		testinput.Declare(source)
-	}
-	for _, patch := range patches {
-		t.Run(strings.TrimSuffix(filepath.Base(patch), ".patch"), func(t *testing.T) {
-			dir := t.TempDir()
-			for _, source := range sources {
-				text, err := os.ReadFile(source)
-				require.NoError(t, err)
-				require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(source)), text, 0o600))
-			}
-			patch, err := filepath.Abs(patch)
-			require.NoError(t, err)
-			text, err := os.ReadFile(patch)
-			require.NoError(t, err)
-			_, after, _ := strings.Cut(string(text), "\nFails: ")
-			name, _, _ := strings.Cut(after, "\n")
-			require.NotEmpty(t, name)
-			run := func(words ...string) (string, error) {
-				cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
-				cmd.Dir = dir
-				cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "KUBE_CACHE_MUTATION_DETECTOR=true", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
-				output, err := cmd.CombinedOutput()
-				return string(output), err
-			}
-			output, err := run("git", "apply", patch)
-			require.NoError(t, err, output)
-			output, err = run("go", "test", "-vet=off", "-run", "^"+name+"$", ".")
-			require.Error(t, err, "%s passes with the bug", name)
-			require.Contains(t, output, "--- FAIL: "+name, output)
-		})
-	}
+	mutantstest.UnitTests(t, "..", "mutants/unit")
 }

@@ -242,6 +242,21 @@ func (w *world) becomes(name string, phase reboot.Phase) {
 	})
 }
 
+// reaches waits until a Node has been in a phase that it may have left again.
+func (w *world) reaches(name string, phase reboot.Phase) {
+	w.t.Helper()
+	w.Eventually("the phase of "+name, func(context.Context) string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, node := range w.versions {
+			if node.Name == name && reboot.PhaseOf(node) == phase {
+				return ""
+			}
+		}
+		return "it has not been " + string(phase)
+	})
+}
+
 // rebooted waits until machines have been rebooted that often, and are Ready, schedulable and idle.
 func (w *world) rebooted(times int, nodes ...string) {
 	w.t.Helper()
@@ -288,6 +303,17 @@ func (w *world) deploy(replicas, available int) {
 		}
 		if deployment.Status.AvailableReplicas != int32(replicas) {
 			return fmt.Sprintf("%d are available", deployment.Status.AvailableReplicas)
+		}
+		return ""
+	})
+	// Until the disruption controller has counted the Pods, the API server refuses evictions for other reasons.
+	w.Eventually("the PodDisruptionBudget", func(ctx context.Context) string {
+		budget, err := w.Client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if budget.Status.ObservedGeneration != budget.Generation || budget.Status.CurrentHealthy != int32(replicas) {
+			return fmt.Sprintf("it counts %d healthy Pods", budget.Status.CurrentHealthy)
 		}
 		return ""
 	})

@@ -104,10 +104,9 @@ func RunIn(ctx context.Context, lab *torture.Lab, o Options) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.AtOnce == 0 {
-		o.AtOnce = max(1, torture.Capacity()/runsEach)
-	}
 	correct := torture.Options{Scenario: o.Scenario, Commands: commands, Progress: o.Progress}
+	runsEach := 0
+	o.AtOnce, runsEach = share(correct.Runs(), o.AtOnce)
 	if o.Baseline == nil {
 		if o.Baseline, err = lab.Learn(ctx, correct); err != nil {
 			return nil, err
@@ -122,8 +121,17 @@ func RunIn(ctx context.Context, lab *torture.Lab, o Options) ([]Result, error) {
 // maxPlans is how many plans a mutant has to survive to count as not found. It is some of each kind.
 const maxPlans = 200
 
-// runsEach is how many runs of one mutant there are at a time.
-const runsEach = 6
+// share divides the runs that the machine takes at a time among mutants. It returns how many mutants are put to torture at a
+// time, which is atOnce unless that is 0, and how many runs each of them has at a time.
+func share(runs, atOnce int) (mutants, runsEach int) {
+	// With more, too many are for nothing, because the first that fails ends the search.
+	const most = 6
+	mutants = atOnce
+	if mutants == 0 {
+		mutants = max(runs/most, min(2, runs)) // two, because the plans that are tried first run alone
+	}
+	return mutants, min(most, max(1, runs/mutants))
+}
 
 // judge builds a mutant and puts it to torture. correct are the options for the controller without the bug.
 func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Options, m Mutant, scratch string) (Result, error) {

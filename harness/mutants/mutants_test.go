@@ -119,6 +119,21 @@ func TestNotEveryScenarioHasSomethingToBreak(t *testing.T) {
 	}
 }
 
+func TestShare(t *testing.T) {
+	for _, c := range []struct{ runs, atOnce, mutants, runsEach int }{
+		{runs: 12, mutants: 2, runsEach: 6},
+		{runs: 4, mutants: 2, runsEach: 2}, // whole clusters, on two processors
+		{runs: 1, mutants: 1, runsEach: 1}, // in a fixed namespace
+		{runs: 96, mutants: 16, runsEach: 6},
+		{runs: 4, atOnce: 1, mutants: 1, runsEach: 4},
+		{runs: 4, atOnce: 3, mutants: 3, runsEach: 1},
+		{runs: 4, atOnce: 9, mutants: 9, runsEach: 1}, // as asked for
+	} {
+		mutants, runsEach := share(c.runs, c.atOnce)
+		require.Equal(t, []int{c.mutants, c.runsEach}, []int{mutants, runsEach}, c)
+	}
+}
+
 // What was judged before an interruption is known, and what was not is left out.
 func TestJudgeAllIsInterrupted(t *testing.T) {
 	stop := errors.New("Ctrl-C")
