@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,5 +30,15 @@ func targetLabels() map[string]string { return map[string]string{secretsync.Copi
 
 // copyLabels are labels that each copy has, and no other Secret.
 func copyLabels() map[string]string { return map[string]string{secretsync.CopyLabel: namespace} }
+
+// copyAnnotations returns annotations as those of a copy. The UID and the hash have the length of real ones.
+func copyAnnotations(namespace, name, revision string) map[string]string {
+	hash := sha256.Sum256([]byte(revision))
+	return map[string]string{
+		secretsync.CopiedToAnnotation: namespace + "/" + name, secretsync.SourceAnnotation: name,
+		secretsync.SourceUIDAnnotation: "00000000-0000-0000-0000-000000000000", secretsync.HashAnnotation: hex.EncodeToString(hash[:16]),
+		secretsync.TypeAnnotation: string(corev1.SecretTypeOpaque),
+	}
+}
 
 func copySelector() string { return secretsync.CopyLabel + "=" + namespace }

@@ -10,12 +10,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// plainClient writes the Secrets that the controller would write, each with one request. It reads nothing.
+// plainClient writes the Secrets that the controller would write, with the same metadata, each with one request. It reads
+// nothing. Its client has the controller's account, so that the API server authenticates, authorizes and admits the requests
+// of both in the same way.
 type plainClient struct {
 	client  kubernetes.Interface
 	workers int
 	bytes   int
-	labels  map[string]string // of each Secret
 }
 
 // data returns what a Secret holds in a revision.
@@ -24,12 +25,12 @@ func data(revision string, bytes int) map[string][]byte {
 }
 
 func (p plainClient) create(ctx context.Context, namespace, name, revision string) error {
-	_, err := p.client.CoreV1().Secrets(namespace).Create(ctx, p.secret(name, revision), metav1.CreateOptions{})
+	_, err := p.client.CoreV1().Secrets(namespace).Create(ctx, p.secret(namespace, name, revision), metav1.CreateOptions{})
 	return err
 }
 
 func (p plainClient) update(ctx context.Context, namespace, name, revision string) error {
-	_, err := p.client.CoreV1().Secrets(namespace).Update(ctx, p.secret(name, revision), metav1.UpdateOptions{})
+	_, err := p.client.CoreV1().Secrets(namespace).Update(ctx, p.secret(namespace, name, revision), metav1.UpdateOptions{})
 	return err
 }
 
@@ -37,8 +38,11 @@ func (p plainClient) delete(ctx context.Context, namespace, name, _ string) erro
 	return p.client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-func (p plainClient) secret(name, revision string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: p.labels}, Data: data(revision, p.bytes)}
+func (p plainClient) secret(namespace, name, revision string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: copyLabels(), Annotations: copyAnnotations(namespace, name, revision)},
+		Data:       data(revision, p.bytes),
+	}
 }
 
 // forAll calls write for each copy of a size, with as many workers as the client has.

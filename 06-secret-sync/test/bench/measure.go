@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/gobuild"
@@ -167,10 +168,25 @@ func (b *bench) open() (err error) {
 	if err != nil {
 		return err
 	}
+	b.client, err = newClient(config)
+	return err
+}
+
+// clientOfController returns a client with the rights of the controller's manifests.
+func (b *bench) clientOfController() (kubernetes.Interface, error) {
+	config, err := b.cluster.ServiceAccountConfig(b.ctx, namespace, account)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(config)
+}
+
+// newClient returns a client that has no rate limit, and encodes objects as the controller does.
+func newClient(config *rest.Config) (kubernetes.Interface, error) {
 	config.QPS = -1
 	config.ContentType = runtime.ContentTypeProtobuf
-	b.client, err = kubernetes.NewForConfig(config)
-	return err
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return kubernetes.NewForConfig(config)
 }
 
 func (b *bench) say(format string, args ...any) {
@@ -220,7 +236,11 @@ func (b *bench) measure(r *sizeResult) (err error) {
 	if err := b.createNamespaces(r.namespaces); err != nil {
 		return err
 	}
-	plain := plainClient{client: b.client, workers: b.workers, bytes: b.bytes, labels: copyLabels()}
+	client, err := b.clientOfController()
+	if err != nil {
+		return err
+	}
+	plain := plainClient{client: client, workers: b.workers, bytes: b.bytes}
 	b.say("%s: warming up", r.size)
 	few := size{1, min(200, r.namespaces)}
 	if _, err := b.plain(plain, few); err != nil {
