@@ -52,4 +52,13 @@ func TestWholeClusters(t *testing.T) {
 	require.Equal(t, torture.Lost, failures[0].Verdict)
 	require.Contains(t, failures[0].Message, "the Namespaces in the inventory are not those of the cluster")
 	require.Contains(t, failures[0].Message, "after the Namespace is deleted")
+
+	// A step changes an object that the controller has deleted.
+	options.Commands = torture.Single(append([]string{"env", "BUG=deletes-what-it-did-not-create"}, correct["controller"]...)...)
+	report, err = lab.Run(t.Context(), options)
+	require.NoError(t, err)
+	failures = report.Failures()
+	require.Len(t, failures, 1)
+	require.Equal(t, torture.Different, failures[0].Verdict)
+	require.Contains(t, failures[0].Message, "configmaps kitchen/recipe was deleted, and a step of the scenario changes it: ")
 }

@@ -172,8 +172,9 @@ func TestMayHaveLostLease(t *testing.T) {
 	renewal := history.Request{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Status: 200}
 	refused := injected(renewal, refusal)
 	refused.Status = 500
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // when virtual time begins
 	at := func(s int, q history.Request) history.Request {
-		q.Start = time.Now().Add(time.Duration(s) * time.Second)
+		q.Start = now.Add(time.Duration(s) * time.Second)
 		return q
 	}
 	for name, c := range map[string]struct {
@@ -194,18 +195,20 @@ func TestMayHaveLostLease(t *testing.T) {
 		"it renewed too late, and released the Lease": {[]history.Request{at(-30, renewal), at(-28, renewal), at(-26, refused), at(-3, renewal), at(-1, renewal)}, false, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := recorded(&Scenario{}, c.requests...)
-			if c.frozen {
-				r.programs[0].freezes = []time.Time{time.Now().Add(-20 * time.Second)}
-			}
-			if c.stalled {
-				r.lab = &Lab{stalls: &stalls{all: []stall{{at(-10, renewal).Start, at(-5, renewal).Start}}}}
-			}
-			started := time.Now().Add(-time.Minute)
-			require.Equal(t, c.want, r.mayHaveLostLease(r.programs[0], started))
-			if c.want {
-				require.True(t, r.mayExit(r.programs[0])(1, started))
-			}
+			synctest.Test(t, func(t *testing.T) {
+				r := recorded(&Scenario{}, c.requests...)
+				if c.frozen {
+					r.programs[0].freezes = []time.Time{now.Add(-20 * time.Second)}
+				}
+				if c.stalled {
+					r.lab = &Lab{stalls: &stalls{all: []stall{{at(-10, renewal).Start, at(-5, renewal).Start}}}}
+				}
+				started := now.Add(-time.Minute)
+				require.Equal(t, c.want, r.mayHaveLostLease(r.programs[0], started))
+				if c.want {
+					require.True(t, r.mayExit(r.programs[0])(1, started))
+				}
+			})
 		})
 	}
 }

@@ -77,7 +77,7 @@ func (s *Scenario) judge(o *observation, namespace string) (failure *Failure, no
 		notes = append(notes, message)
 	}
 	if v := o.violation; v != nil {
-		return &Failure{RuleBroken, causeOf(v, namespace), fmt.Sprintf("%s (%s %s %s)", unqualified(v.Message, namespace), o.change.Type, o.change.Resource, o.change.Name())}, notes
+		return brokenRule(v, o.change, namespace), notes
 	}
 	for _, attempts := range o.attempts {
 		for _, what := range slices.Sorted(maps.Keys(attempts)) {
@@ -88,6 +88,11 @@ func (s *Scenario) judge(o *observation, namespace string) (failure *Failure, no
 		}
 	}
 	return nil, notes
+}
+
+// brokenRule is the failure of a run in which an invariant did not hold after a change.
+func brokenRule(v *oracle.Violation, change oracle.Change, namespace string) *Failure {
+	return &Failure{RuleBroken, causeOf(v, namespace), fmt.Sprintf("%s (%s %s %s)", unqualified(v.Message, namespace), change.Type, change.Resource, change.Name())}
 }
 
 // judgeAgainst says what is wrong with a run, compared with runs without faults. Notes are what differs and may be right.

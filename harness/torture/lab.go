@@ -42,7 +42,7 @@ func Open(ctx context.Context, nodes int, progress io.Writer) (*Lab, error) {
 	if l.shared, err = l.newControlPlane(ctx, nodes); err != nil {
 		return nil, err
 	}
-	l.stalls = watchForStalls(l.shared.probe)
+	l.stalls = watchForStalls(l.shared.probe, processorTimes)
 	return l, nil
 }
 
@@ -111,27 +111,34 @@ func (l *Lab) makeCrashable(p *controlPlane) (restartErr func() error) {
 	}
 }
 
-// stalls are the times at which the machine had no time for us: this process did not run, or the API server, which all
-// runs share, did not answer. They do not count as time in which a controller could have done something.
+// stalls are the times at which the machine had no time for us: this process did not run, the API server, which all runs
+// share, did not answer, or our processes mostly waited for a processor. They do not count as time in which a
+// controller could have done something.
 type stalls struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu  sync.Mutex
-	all []stall
+	mu      sync.Mutex
+	all     []stall
+	starved []stall // apart from all
 }
 
 type stall struct{ from, to time.Time }
 
-// stallLimit is how long a probe may take before the time counts as a stall.
-const stallLimit = time.Second
+const (
+	// stallLimit is how long a probe may take before the time counts as a stall.
+	stallLimit = time.Second
+	// starvedInterval is the time between two samples of the processor times.
+	starvedInterval = time.Second
+)
 
-// watchForStalls calls probe again and again, until stop.
-func watchForStalls(probe func(context.Context)) *stalls {
+// watchForStalls calls probe every pollInterval and times every starvedInterval, until stop.
+func watchForStalls(probe func(context.Context), times func() map[int]processorTime) *stalls {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &stalls{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
+		sampled, sample := time.Now(), times()
 		for ctx.Err() == nil {
 			begin := time.Now()
 			select {
@@ -145,9 +152,24 @@ func watchForStalls(probe func(context.Context)) *stalls {
 				s.all = append(s.all, stall{begin, end})
 				s.mu.Unlock()
 			}
+			if now := time.Now(); now.Sub(sampled) >= starvedInterval {
+				next := times()
+				s.addStarved(sampled, now, starved(sample, next))
+				sampled, sample = now, next
+			}
 		}
 	}()
 	return s
+}
+
+// addStarved notes that for a part of this time our processes waited for a processor. A stall counts only once.
+func (s *stalls) addStarved(from, to time.Time, part float64) {
+	waited := time.Duration(part*float64(to.Sub(from))) - s.since(from)
+	if waited > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.starved = append(s.starved, stall{to.Add(-waited), to})
+	}
 }
 
 func (s *stalls) stop() {
@@ -155,14 +177,29 @@ func (s *stalls) stop() {
 	<-s.done
 }
 
-// since returns how long the machine has stalled since a time.
-func (s *stalls) since(begin time.Time) (total time.Duration) {
+// since returns how long this process or the API server has stalled since a time. Starvation is not included.
+func (s *stalls) since(begin time.Time) time.Duration {
 	if s == nil {
 		return 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, one := range s.all {
+	return sum(s.all, begin)
+}
+
+// starvedSince is like since, but includes the time for which our processes waited for a processor.
+func (s *stalls) starvedSince(begin time.Time) time.Duration {
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sum(s.all, begin) + sum(s.starved, begin)
+}
+
+// sum returns how long the stalls took, from a time on.
+func sum(all []stall, begin time.Time) (total time.Duration) {
+	for _, one := range all {
 		if one.to.After(begin) {
 			from := one.from
 			if from.Before(begin) {

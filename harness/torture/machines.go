@@ -344,7 +344,14 @@ func (r *run) changeMachine(ctx context.Context, a MachineAction) ([]applied, er
 	case "remove":
 		err, is = machine.Remove(ctx, client, a.Name), isOff
 	case "on":
-		err, is = machine.SetPower(ctx, client, a.Name, true), isOn
+		if !machine.IsOn(before) {
+			// Otherwise, programs that have not been killed yet would keep running after the machine has booted.
+			err = r.awaitMachine(ctx, a.Name, func(state machineState) bool { return !state.on || state.boots > machine.Boots(before) })
+		}
+		if err == nil {
+			err = machine.SetPower(ctx, client, a.Name, true)
+		}
+		is = isOn
 	case "off":
 		err, is = machine.SetPower(ctx, client, a.Name, false), isOff
 	case "ready", "not-ready":

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -272,6 +273,8 @@ func TestRandomOfNothing(t *testing.T) {
 
 func TestPlansOfOptions(t *testing.T) {
 	all := Exhaustive(baseline())
+	killed := slices.DeleteFunc(Exhaustive(baseline()), func(p Plan) bool { return p.Kind != "killed before" && p.Kind != "killed after" })
+	require.NotEmpty(t, killed)
 	fault := apiproxy.Fault{Match: apiproxy.Match{Verb: "get"}, Effect: apiproxy.Effect{Delay: time.Second}}
 	replay := Plan{Kind: "replay", Faults: []apiproxy.Fault{fault}}
 	for name, c := range map[string]struct {
@@ -284,6 +287,8 @@ func TestPlansOfOptions(t *testing.T) {
 		"drawn":                {Options{Seed: 3, Seeds: 4}, Random(all, 3, 4)},
 		"a fault":              {Options{Faults: replay.Faults}, []Plan{replay}},
 		"a fault, three times": {Options{Faults: replay.Faults, Replays: 3, Seeds: 7}, []Plan{replay, replay, replay}},
+		"killed":               {Options{Kinds: regexp.MustCompile("^killed")}, killed},
+		"drawn of the killed":  {Options{Kinds: regexp.MustCompile("^killed"), Seeds: 4}, Random(killed, 0, 4)},
 		"with a reference":     {Options{Reference: Single("x"), MaxPlans: 3}, append([]Plan{NoFault}, all[:2]...)},
 	} {
 		t.Run(name, func(t *testing.T) {

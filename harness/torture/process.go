@@ -23,7 +23,8 @@ type process struct {
 	// mayExit reports whether a process that was started at this time may have ended by itself with this status. If so,
 	// it is started again.
 	mayExit  func(status int, started time.Time) bool
-	starting func() // is called before each start; may be nil
+	starting func()        // is called before each start; may be nil
+	downtime time.Duration // after an exit, before it is started again; 0 for restartDelay
 
 	off atomic.Bool // the machine that it runs on is off, so it must not be started
 
@@ -85,7 +86,7 @@ func (p *process) wait(cmd *exec.Cmd, exited chan<- struct{}, started time.Time)
 	if !restart {
 		return
 	}
-	time.Sleep(restartDelay)
+	time.Sleep(cmp.Or(p.downtime, restartDelay))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopping { // meanwhile

@@ -27,6 +27,15 @@ type script struct {
 // shell starts a script. allow says of the number of an end, from 1, whether it is asked; nil: none is.
 func shell(t *testing.T, allow func(number int64) bool, text string) *script {
 	t.Helper()
+	p := unstarted(t, allow, text)
+	require.NoError(t, p.start())
+	t.Cleanup(p.kill)
+	return p
+}
+
+// unstarted is shell without the start.
+func unstarted(t *testing.T, allow func(number int64) bool, text string) *script {
+	t.Helper()
 	p, begin := &script{t: t, failed: make(chan *Failure, 1)}, time.Now()
 	p.process = &process{
 		command: []string{"/bin/sh", "-c", text}, env: append(os.Environ(), "DIR="+t.TempDir()), died: p.failed,
@@ -37,8 +46,6 @@ func shell(t *testing.T, allow func(number int64) bool, text string) *script {
 			return allow != nil && allow(number)
 		},
 	}
-	require.NoError(t, p.start())
-	t.Cleanup(p.kill)
 	return p
 }
 
@@ -248,11 +255,15 @@ func TestAnExcusedProgramThatIsStopped(t *testing.T) {
 		"stop": func(p *script) { require.Nil(p.t, p.stop(0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := shell(t, func(int64) bool { return true }, "[ -e $DIR/was ] || { touch $DIR/was; exit 7; };"+waits)
+			const downtime = 2 * time.Second // in which it must be ended
+			p := unstarted(t, func(int64) bool { return true }, "[ -e $DIR/was ] || { touch $DIR/was; exit 7; };"+waits)
+			p.downtime = downtime
+			require.NoError(t, p.start())
+			t.Cleanup(p.kill)
 			p.awaitStopping() // it has ended
 			require.Equal(t, int64(1), p.asked.Load())
 			end(p)
-			require.Never(t, func() bool { return strings.Contains(p.Log(), "ready") }, 3*restartDelay, restartDelay/10)
+			require.Never(t, func() bool { return strings.Contains(p.Log(), "ready") }, downtime+2*restartDelay, restartDelay/10)
 		})
 	}
 }
@@ -333,7 +344,7 @@ func TestAChildThatCouldPrint(t *testing.T) {
 	select {
 	case why := <-p.failed:
 		require.Equal(t, "it exited by itself, with exit status 3: ready", why.Message)
-	case <-time.After(10 * time.Second):
+	case <-time.After(hangs):
 		require.Fail(t, "it is not noticed")
 	}
 }

@@ -232,6 +232,52 @@ func TestStalls(t *testing.T) {
 	require.Equal(t, time.Second, s.since(at(13)))
 	require.Zero(t, s.since(at(21)))
 	require.Zero(t, (*stalls)(nil).since(at(0)))
+	require.Zero(t, (*stalls)(nil).starvedSince(at(0)))
+
+	s.addStarved(at(18), at(28), 0.5)
+	require.Equal(t, 8*time.Second, s.starvedSince(at(0)), "one of the five seconds is a stall")
+	require.Equal(t, time.Second, s.starvedSince(at(27)), "the end of the time")
+	s.all = append(s.all, stall{at(30), at(32)})
+	s.addStarved(at(28), at(33), 0.4)
+	require.Equal(t, 10*time.Second, s.starvedSince(at(0)), "all of it is a stall")
+	require.Equal(t, 6*time.Second, s.since(at(0)))
+}
+
+func TestStarved(t *testing.T) {
+	ms := func(ran, waited int) processorTime {
+		return processorTime{time.Duration(ran) * time.Millisecond, time.Duration(waited) * time.Millisecond}
+	}
+	before := map[int]processorTime{1: ms(1000, 5000), 2: ms(10, 10)}
+	for name, c := range map[string]struct {
+		after map[int]processorTime
+		want  float64
+	}{
+		"idle":                      {before, 0},
+		"a busy machine":            {map[int]processorTime{1: ms(1100, 5100)}, 0},
+		"waits for longer than ran": {map[int]processorTime{1: ms(1100, 5200), 2: ms(10, 110)}, 0.75},
+		"there is a limit":          {map[int]processorTime{1: ms(1001, 6000)}, maxStarved},
+		"a new thread":              {map[int]processorTime{3: ms(100, 300)}, 0.75},
+		"the ID of one that ended":  {map[int]processorTime{1: ms(100, 300)}, 0.75},
+		"a thread has ended":        {map[int]processorTime{2: ms(110, 10)}, 0},
+		"unknown":                   {nil, 0},
+	} {
+		require.Equal(t, c.want, starved(before, c.after), name)
+	}
+}
+
+// While our processes wait for a processor, patience lasts longer.
+func TestWatchForStarvation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		s := watchForStalls(func(context.Context) {}, func() map[int]processorTime {
+			since := time.Since(begin)
+			return map[int]processorTime{1: {since / 4, since * 3 / 4}}
+		})
+		time.Sleep(20 * time.Second)
+		s.stop()
+		require.InDelta(t, (15 * time.Second).Seconds(), s.starvedSince(begin).Seconds(), 1)
+		require.Zero(t, s.since(begin))
+	})
 }
 
 // A probe that takes long is a stall, and one that does not is none.
@@ -243,7 +289,7 @@ func TestWatchForStalls(t *testing.T) {
 			if slow = !slow; slow {
 				time.Sleep(5 * time.Second)
 			}
-		})
+		}, func() map[int]processorTime { return nil })
 		time.Sleep(20 * time.Second)
 		s.stop()
 		stalled := s.since(begin)
@@ -263,11 +309,12 @@ func TestParallel(t *testing.T) {
 		want    int
 	}{
 		"what the machine takes":                  {Options{Scenario: &Scenario{}}, Capacity()},
+		"whole clusters":                          {Options{Scenario: &Scenario{Scope: "cluster"}}, max(1, Capacity()/3)},
 		"as asked for":                            {Options{Scenario: &Scenario{}, Parallel: 3}, 3},
 		"in one namespace":                        {Options{Scenario: &Scenario{Namespace: "shop"}}, 1},
 		"in one namespace, whatever is asked for": {Options{Scenario: &Scenario{Namespace: "shop"}, Parallel: 3}, 1},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.options.parallel()) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.options.Runs()) })
 	}
 }
 
@@ -281,22 +328,24 @@ func TestTail(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
-	var out strings.Builder
-	p := &progress{out: &out, total: 5, parallel: 2, begin: time.Now()}
-	passed := Outcome{Plan: Plan{Kind: "slow"}}
-	p.finished(passed)
-	p.finished(Outcome{Plan: Plan{Kind: "watch cut"}, Verdict: Lost, Message: "it is gone"})
-	p.finished(passed)
-	require.Equal(t, 1, strings.Count(out.String(), "plans done"), "not with every plan")
-	p.printed = time.Time{}
-	p.finished(passed)
-	p.finished(passed)
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 4)
-	require.Equal(t, "torture: 1 of 5 plans done, 0 failed", lines[0], "nothing is known of the time yet")
-	require.Equal(t, "torture: watch cut: change lost: it is gone", lines[1])
-	require.Equal(t, "torture: 4 of 5 plans done, 1 failed, about 0s left", lines[2])
-	require.Equal(t, "torture: 5 of 5 plans done, 1 failed", lines[3])
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		p := &progress{out: &out, total: 5, parallel: 2, begin: time.Now()}
+		passed := Outcome{Plan: Plan{Kind: "slow"}}
+		p.finished(passed)
+		p.finished(Outcome{Plan: Plan{Kind: "watch cut"}, Verdict: Lost, Message: "it is gone"})
+		p.finished(passed)
+		require.Equal(t, 1, strings.Count(out.String(), "plans done"), "not with every plan")
+		p.printed = time.Time{}
+		p.finished(passed)
+		p.finished(passed)
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		require.Len(t, lines, 4)
+		require.Equal(t, "torture: 1 of 5 plans done, 0 failed", lines[0], "nothing is known of the time yet")
+		require.Equal(t, "torture: watch cut: change lost: it is gone", lines[1])
+		require.Equal(t, "torture: 4 of 5 plans done, 1 failed, about 0s left", lines[2])
+		require.Equal(t, "torture: 5 of 5 plans done, 1 failed", lines[3])
+	})
 }
 
 func TestUnfitError(t *testing.T) {

@@ -8,11 +8,14 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
+
+	"example.com/controllers/harness/oracle"
 )
 
 // applyStep takes the actions of a step, and waits until our own watches have shown what they changed.
@@ -107,7 +110,7 @@ func (r *run) deleteObjects(ctx context.Context, ref Reference) error {
 			err = client.Delete(ctx, name, metav1.DeleteOptions{})
 		}
 		if err != nil {
-			return fmt.Errorf("delete %s %s: %w", ref.Resource, name, err)
+			return r.notApplied(ctx, resource, ref, name, fmt.Errorf("delete %s %s: %w", ref.Resource, name, err))
 		}
 		if err := r.awaitDeletion(ctx, resource.Resource, old); err != nil {
 			return err
@@ -129,11 +132,46 @@ func (r *run) patchObjects(ctx context.Context, patch Patch) (all []applied, err
 	for _, name := range names {
 		patched, err := client.Patch(ctx, name, types.MergePatchType, merge, metav1.PatchOptions{FieldManager: fieldManager})
 		if err != nil {
-			return nil, fmt.Errorf("patch %s %s: %w", patch.Resource, name, err)
+			return nil, r.notApplied(ctx, resource, patch.Reference, name, fmt.Errorf("patch %s %s: %w", patch.Resource, name, err))
 		}
 		all = append(all, applied{resource.Resource, patched.GetResourceVersion()})
 	}
 	return all, nil
+}
+
+// notApplied returns the error of an action on an object. If the object is gone although it existed, that is a *Failure of the
+// controller: without faults and without bugs, steps find what they change.
+func (r *run) notApplied(ctx context.Context, resource resource, ref Reference, name string, err error) error {
+	if !apierrors.IsNotFound(err) || !slices.Contains(r.scenario.plurals(), resource.Resource) {
+		return err
+	}
+	object := map[string]any{"metadata": map[string]any{"name": name}}
+	if resource.namespaced {
+		object["metadata"].(map[string]any)["namespace"] = cmp.Or(ref.Namespace, r.namespace)
+	}
+	key := r.scope().Key(object)
+	for { // until our own watch has shown the deletion
+		state, changed := r.states.Now()
+		if _, ok := state[resource.Resource][key]; !ok || r.states.Err() != nil {
+			break
+		}
+		if err := r.sleep(ctx, changed, 4*pollInterval); err != nil {
+			return err
+		}
+	}
+	if v, change := r.rules.invariants.CheckAll(r.states); v != nil {
+		return brokenRule(v, change, r.namespace) // it says more
+	}
+	existed := false
+	_ = r.states.Each(func(_ oracle.State, c oracle.Change) error {
+		existed = existed || c.Resource == resource.Resource && c.Name() == key
+		return nil
+	})
+	if !existed {
+		return err
+	}
+	what := resource.Resource + " " + key
+	return &Failure{Different, "deleted: " + what, fmt.Sprintf("%s was deleted, and a step of the scenario changes it: %v", what, err)}
 }
 
 // resolve returns the resource of a reference, and the names of the objects that it stands for.

@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -56,6 +57,9 @@ type Options struct {
 	Seed     uint64
 	Seeds    int
 	MaxPlans int
+	// Kinds selects the kinds of fault that plans are made of, such as "killed after"; nil for all. It has no effect on Plans
+	// and Faults.
+	Kinds *regexp.Regexp
 	// Skip are plans that have been run already, by [Plan.String] and kind, see [Plan.Key].
 	Skip map[string]bool
 
@@ -137,8 +141,16 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		}
 	}
 	report := &Report{Baseline: o.Baseline, Retried: map[string][]Verdict{}}
-	plans := slices.DeleteFunc(o.plans(o.Baseline.History), func(p Plan) bool { return o.Skip[p.Key()] })
-	p := &progress{out: o.Progress, total: len(plans), parallel: o.parallel(), begin: time.Now()}
+	plans := o.plans(o.Baseline.History)
+	if len(plans) == 0 && o.Kinds != nil {
+		kinds := map[string]bool{}
+		for _, plan := range o.possible(o.Baseline.History) {
+			kinds[plan.Kind] = true
+		}
+		return nil, fmt.Errorf("no kind of fault matches %q; the kinds are: %s", o.Kinds, strings.Join(slices.Sorted(maps.Keys(kinds)), "; "))
+	}
+	plans = slices.DeleteFunc(plans, func(p Plan) bool { return o.Skip[p.Key()] })
+	p := &progress{out: o.Progress, total: len(plans), parallel: o.Runs(), begin: time.Now()}
 	var mu sync.Mutex
 	executeAll := o.Elsewhere
 	if executeAll == nil {
@@ -204,7 +216,7 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 	fmt.Fprintln(o.Progress, "torture: baseline: runs without faults, until two in a row bring nothing new")
 	b := &Baseline{watched: map[watching]bool{}}
 	for settled := 0; settled < 2 && b.Runs < maxBaselineRuns; {
-		outcomes := make([]Outcome, min(2, o.parallel()))
+		outcomes := make([]Outcome, min(2, o.Runs()))
 		seen := make([]*observation, len(outcomes))
 		var group errgroup.Group
 		for i := range outcomes {
@@ -377,7 +389,7 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 		})
 		workers := 1
 		if i == 0 {
-			workers = o.parallel()
+			workers = o.Runs()
 		}
 		for range workers {
 			group.Go(func() error {
@@ -487,7 +499,10 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 	if len(o.Faults) > 0 {
 		return slices.Repeat([]Plan{{Kind: "replay", Faults: o.Faults}}, max(1, o.Replays))
 	}
-	all := exhaustive(o.Scenario.byTarget(undisturbed), o.Scenario.reachesMachine, slices.Collect(maps.Keys(o.Scenario.Outside))...)
+	all := o.possible(undisturbed)
+	if o.Kinds != nil {
+		all = slices.DeleteFunc(all, func(p Plan) bool { return !o.Kinds.MatchString(p.Kind) })
+	}
 	if o.Seeds > 0 {
 		return Random(all, o.Seed, o.Seeds)
 	}
@@ -500,7 +515,13 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 	return all
 }
 
-func (o Options) parallel() int {
+// possible returns a plan for each fault that is possible in a run like the recorded one.
+func (o Options) possible(undisturbed *history.History) []Plan {
+	return exhaustive(o.Scenario.byTarget(undisturbed), o.Scenario.reachesMachine, slices.Collect(maps.Keys(o.Scenario.Outside))...)
+}
+
+// Runs is how many runs there are at a time: [Options.Parallel], or what the machine takes of this scenario's.
+func (o Options) Runs() int {
 	switch {
 	case o.Scenario.Namespace != "" && !o.Scenario.isCluster():
 		return 1

@@ -29,18 +29,19 @@ func (r *run) sleep(ctx context.Context, changed <-chan struct{}, duration time.
 	}
 }
 
-// elapsed returns how long it is since a time, without the time in which the machine stalled or faults kept the
-// controller waiting.
+// elapsed returns how long it is since a time, without the time in which the machine stalled, our processes waited for a
+// processor, or faults kept the controller waiting.
 func (r *run) elapsed(since time.Time) time.Duration {
 	return r.awake(since) - r.holdUps.since(since, r.recovered)
 }
 
-// awake returns how long it is since a time, without the time in which the machine stalled.
+// awake returns how long it is since a time, without the time in which the machine stalled or our processes waited for a
+// processor.
 func (r *run) awake(since time.Time) time.Duration {
 	if r.lab == nil {
 		return time.Since(since)
 	}
-	return time.Since(since) - r.lab.stalls.since(since)
+	return time.Since(since) - r.lab.stalls.starvedSince(since)
 }
 
 // await waits until conditions hold that the controller need not bring about.

@@ -27,6 +27,7 @@ type tortureFlags struct {
 	seeds    int
 	parallel int
 	most     int
+	kinds    string
 	nodes    int
 	first    bool
 	json     bool
@@ -96,6 +97,7 @@ Exit status:
 	flags.Uint64Var(&f.seed, "seed", 1, "first seed of --seeds")
 	flags.IntVar(&f.seeds, "seeds", 0, "number of plans to draw at random, with two or three faults each; 0: one plan for each possible fault")
 	flags.IntVar(&f.most, "most", 0, "maximum number of plans to run, the first of each kind before the second; 0: all")
+	flags.StringVar(&f.kinds, "kinds", "", "make plans only of the kinds of fault that match this `regexp`, such as 'killed|frozen'; default: all")
 	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what the machine's processors and memory allow")
 	flags.IntVar(&f.nodes, "nodes", defaultNodes, "number of simulated nodes")
 	flags.BoolVar(&f.first, "first", false, "stop at the first failure")
@@ -115,8 +117,16 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 		return errors.New("--times and --nodes must be 1 or more, --seeds, --most and --parallel 0 or more")
 	case len(f.faults) > 0 && f.seeds > 0:
 		return errors.New("give --fault or --seeds, not both")
+	case len(f.faults) > 0 && f.kinds != "":
+		return errors.New("give --fault or --kinds, not both")
 	case f.resume && f.dir == "":
 		return errors.New("--resume needs --dir, the directory of the run to resume")
+	}
+	var kinds *regexp.Regexp
+	if f.kinds != "" {
+		if kinds, err = regexp.Compile(f.kinds); err != nil {
+			return fmt.Errorf("--kinds: %w", err)
+		}
 	}
 	scenario, err := torture.Read(f.scenario)
 	if err != nil {
@@ -129,7 +139,7 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 		}
 	}
 	o := torture.Options{
-		Scenario: scenario, Commands: commands, Replays: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, MaxPlans: f.most,
+		Scenario: scenario, Commands: commands, Replays: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, MaxPlans: f.most, Kinds: kinds,
 		FirstOnly: f.first, Nodes: f.nodes, Progress: os.Stderr,
 	}
 	if o.Faults, err = parseFaults(f.faults); err != nil {
@@ -221,7 +231,7 @@ func (f tortureFlags) continuation(dir string) []string {
 		flags = append(flags, "--first")
 	}
 	for _, t := range []struct{ flag, value, standard string }{
-		{"--on", f.on, ""}, {"--image", f.image, ""}, {"--job-namespace", f.namespace, "workshop-torture"}, {"--cpu", f.cpu, "1"}, {"--memory", f.memory, "3Gi"},
+		{"--kinds", f.kinds, ""}, {"--on", f.on, ""}, {"--image", f.image, ""}, {"--job-namespace", f.namespace, "workshop-torture"}, {"--cpu", f.cpu, "1"}, {"--memory", f.memory, "3Gi"},
 	} {
 		if t.value != t.standard {
 			flags = append(flags, t.flag, t.value)

@@ -2,6 +2,7 @@
 // and for each Namespace, but for those of Kubernetes itself.
 //
 // With BUG=namespaces-stay in its environment, it does not delete the ConfigMap of a Namespace that is gone.
+// With BUG=deletes-what-it-did-not-create, it deletes ConfigMaps that are called recipe.
 package main
 
 import (
@@ -60,6 +61,19 @@ func run(ctx context.Context, client kubernetes.Interface) {
 	factory.WaitForCacheSync(ctx.Done())
 
 	reconcile := func(context.Context) error {
+		if os.Getenv("BUG") == "deletes-what-it-did-not-create" {
+			all, err := configMaps.Lister().List(labels.Everything())
+			if err != nil {
+				return err
+			}
+			for _, c := range all {
+				if c.Name == "recipe" {
+					if err := client.CoreV1().ConfigMaps(c.Namespace).Delete(context.Background(), c.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+						return err
+					}
+				}
+			}
+		}
 		want := map[string]bool{}
 		allNodes, err := nodes.Lister().List(labels.Everything())
 		if err != nil {
