@@ -420,6 +420,17 @@ func TestForbiddenNamespaces(t *testing.T) {
 		w.written()
 		advance(time.Second)
 		require.Equal(t, []string{"update ns-01/db"}, w.written())
+
+		// A copy that cannot be deleted is not created again: the create would take the copy for a namesake.
+		w.locked(func() { w.forbidden["ns-01"] = true })
+		w.remove("secret-sync", "db")
+		w.share("db", typed("example.com/x"))
+		advance(time.Minute)
+		require.Contains(t, w.requests, "delete ns-01/db 403")
+		require.NotContains(t, w.requests, "create ns-01/db 403")
+		w.locked(func() { delete(w.forbidden, "ns-01") })
+		advance(2 * time.Minute)
+		w.requireCopies("db", "ns-00", "ns-01", "ns-02")
 	})
 }
 
@@ -1004,13 +1015,17 @@ func TestTheCopyIsReplacedMeanwhile(t *testing.T) {
 					require.Equal(t, verb+" ns-00/db", request)
 					w.onRequest = nil
 					w.users["user-new"] = true
-					w.set(secretsResource, cache.NewObjectName("ns-00", "db"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-00", Name: "db", UID: "user-new"}})
+					w.set(secretsResource, cache.NewObjectName("ns-00", "db"), &corev1.Secret{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "ns-00", Name: "db", UID: "user-new"}, Type: corev1.SecretTypeOpaque, // an update cannot change it
+					})
 				}
 				change(w)
 				advance(time.Minute)
 				require.Nil(t, w.onRequest)
 				require.NotNil(t, w.get("ns-00", "db"))
 				require.Equal(t, "user-new", string(w.get("ns-00", "db").UID))
+				require.Empty(t, w.get("ns-00", "db").Labels)
+				require.Empty(t, w.get("ns-00", "db").Data)
 			})
 		})
 	}

@@ -148,7 +148,7 @@ func testNetworkController(t *testing.T) {
 		require.NoError(t, err)
 	})
 	kubectl(t, "apply", "-f", "04-crd/manifests/samplecrd.k8s.io_networks.yaml")
-	kubectl(t, "wait", "--for=condition=Established", "-f", "04-crd/manifests/samplecrd.k8s.io_networks.yaml")
+	kubectl(t, "wait", "--for=condition=Established", "-f", "04-crd/manifests/samplecrd.k8s.io_networks.yaml", "--timeout=3m")
 	install(t, namespace, "04-crd/manifests")
 	t.Cleanup(func() { // before the namespace and the controller are deleted
 		_, err := tryKubectl(context.WithoutCancel(t.Context()), "delete", "networks", "--all", "--namespace="+namespace, "--timeout=2m")

@@ -89,8 +89,13 @@ func rollingReboot(t *testing.T, workers []string, disturb func()) {
 		}
 	}
 	for _, name := range workers {
-		events := kubectl(t, "get", "events", "--namespace=default", "--field-selector=reason=Rebooted,involvedObject.name="+name, "--output=jsonpath={.items[*].message}{.items[*].note}")
-		require.Contains(t, events, "-"+after[name], "no Event says that Node %s has rebooted with its new boot ID", name)
+		eventually(t, "wait for the Event", func(context.Context) string {
+			events := kubectl(t, "get", "events", "--namespace=default", "--field-selector=reason=Rebooted,involvedObject.name="+name, "--output=jsonpath={.items[*].message}{.items[*].note}")
+			if !strings.Contains(events, "-"+after[name]) {
+				return fmt.Sprintf("none says that Node %s has rebooted with its new boot ID: %s", name, events)
+			}
+			return ""
+		})
 	}
 	kubectl(t, "rollout", "status", "deployment/web", "--namespace="+rebootNamespace, "--timeout=3m")
 }

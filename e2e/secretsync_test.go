@@ -71,6 +71,7 @@ func TestSecretSync(t *testing.T) {
 	})
 	t.Run("a Secret of a user is in the way", func(t *testing.T) {
 		target := newTarget(t, len(targets))
+		requireCopies(t, "three", corev1.SecretTypeOpaque, target) // otherwise, it could still be created later
 		kubectl(t, "label", "namespace", target, syncPrefix+"copies-")
 		requireNoCopies(t, target)
 		kubectl(t, "create", "secret", "generic", syncSource, "--namespace="+target, "--from-literal=password=mine")

@@ -54,7 +54,7 @@ func TestTheNextLeaderGoesOn(t *testing.T) {
 	first := w.startController("--own-node=node-0")
 	second := w.startStandby("--own-node=node-1")
 	w.request(nodes...)
-	w.becomes("node-1", reboot.InProgress) // not node-0, which would be the first otherwise
+	w.reaches("node-1", reboot.InProgress) // not node-0, which would be the first otherwise
 	first.Signal(syscall.SIGTERM)
 	require.NoError(t, first.Wait())
 	second.AwaitLog("Caches synced")
@@ -158,7 +158,7 @@ func TestTheAPIServerIsDown(t *testing.T) {
 	w.startAgents()
 	w.startController()
 	w.request("node-0")
-	w.becomes("node-0", reboot.InProgress)
+	w.reaches("node-0", reboot.InProgress)
 	w.rebooted(1, "node-0")
 }
 

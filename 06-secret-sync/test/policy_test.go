@@ -140,7 +140,7 @@ func TestNoRightsInSomeNamespaces(t *testing.T) {
 	w.is("team-b", "registry", "1")
 	const why = "the ServiceAccount may not create Secrets in namespace team-a; a RoleBinding there can allow it"
 	require.Contains(t, w.event("registry", "Forbidden"), why)
-	require.Contains(t, run.Log(), why)
+	run.AwaitLog(why)
 	require.Contains(t, w.metrics(run), `secretsync_refused{reason="Forbidden"} 1`)
 	w.change("registry", "2")
 	w.is("team-b", "registry", "2")

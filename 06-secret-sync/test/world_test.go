@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -175,6 +176,16 @@ func (w *world) target(names ...string) {
 	}
 }
 
+// targets creates the given number of namespaces that ask for copies, and returns their names.
+func (w *world) targets(count int) (names []string) {
+	w.t.Helper()
+	for i := range count {
+		names = append(names, fmt.Sprintf("team-%d", i))
+	}
+	w.target(names...)
+	return names
+}
+
 // share creates a source.
 func (w *world) share(name, value string, change ...func(*corev1.Secret)) *corev1.Secret {
 	w.t.Helper()
@@ -244,14 +255,25 @@ func (w *world) isGone(namespace, name string) {
 	})
 }
 
-// caughtUp waits until the controller has reacted to a change that follows everything else: a source of its own.
-func (w *world) caughtUp(namespace string) {
+// caughtUp waits until the controller has reacted in these namespaces to a change that follows everything else: a source of
+// its own. The recording has all that the controller has written there for it.
+func (w *world) caughtUp(namespaces ...string) {
 	w.t.Helper()
 	name := "marker-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	w.share(name, "x")
-	w.is(namespace, name, "x")
+	for _, namespace := range namespaces {
+		w.is(namespace, name, "x")
+	}
 	w.delete(w.Namespace, name)
-	w.isGone(namespace, name)
+	for _, namespace := range namespaces {
+		w.isGone(namespace, name)
+		w.Eventually("the recording of a delete", func(context.Context) string {
+			if writes := w.writesOf(namespace + "/" + name); !slices.ContainsFunc(writes, isDelete) {
+				return fmt.Sprintf("it has %q", writes)
+			}
+			return ""
+		})
+	}
 }
 
 // event waits for an Event with this reason about an object, and returns its text.

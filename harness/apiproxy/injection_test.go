@@ -239,6 +239,7 @@ func TestThereMustBeSomethingToEnd(t *testing.T) {
 
 // While the proxy is down, connections are refused, and those that were there are broken.
 func TestDown(t *testing.T) {
+	const down = 3 * time.Second // until then, it must have been found to refuse connections
 	release := make(chan struct{})
 	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
@@ -248,7 +249,7 @@ func TestDown(t *testing.T) {
 			case <-r.Context().Done():
 			}
 		}
-	}, apiproxy.Fault{Match: apiproxy.Match{Verb: "delete", From: 1, To: 1}, Effect: apiproxy.Effect{Down: 300 * time.Millisecond}})
+	}, apiproxy.Fault{Match: apiproxy.Match{Verb: "delete", From: 1, To: 1}, Effect: apiproxy.Effect{Down: down}})
 	defer close(release)
 	c := client(t, w.Config())
 	watching, err := c.Get(w.URL() + "/api/v1/pods?watch=1")
@@ -271,7 +272,7 @@ func TestDown(t *testing.T) {
 	require.ErrorContains(t, err, "connection refused")
 	eventually(t, "it is up again", func() bool { return request() == nil })
 	requests := w.memory.History().Requests
-	require.Equal(t, "nobody can connect for 300ms", requests[1].Injections())
+	require.Equal(t, "nobody can connect for 3s", requests[1].Injections())
 	require.Zero(t, requests[1].Status)
 }
 
@@ -320,7 +321,7 @@ func TestDoneLate(t *testing.T) {
 	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		heard <- r.Method + " " + string(body)
-	}, apiproxy.Fault{Match: apiproxy.Match{Verb: "create"}, Effect: apiproxy.Effect{Lost: apiproxy.LostLate, Delay: 100 * time.Millisecond}})
+	}, apiproxy.Fault{Match: apiproxy.Match{Verb: "create"}, Effect: apiproxy.Effect{Lost: apiproxy.LostLate, Delay: 2 * time.Second}})
 	request, err := http.NewRequestWithContext(t.Context(), "POST", w.URL()+"/api/v1/namespaces/a/pods", strings.NewReader("a pod"))
 	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+w.Config().BearerToken)
@@ -332,7 +333,7 @@ func TestDoneLate(t *testing.T) {
 	requests := w.memory.History().Requests
 	require.Len(t, requests, 1)
 	require.Equal(t, 200, requests[0].Status)
-	require.Equal(t, "delayed by 100ms, done when the client had gone", requests[0].Injections())
+	require.Equal(t, "delayed by 2s, done when the client had gone", requests[0].Injections())
 	require.NotEmpty(t, requests[0].Error)
 	require.False(t, requests[0].IsOnlySlow())
 }

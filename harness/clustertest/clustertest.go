@@ -30,7 +30,7 @@ import (
 )
 
 // hangTimeout ends a wait that would otherwise hang. It says nothing about how long anything should take.
-const hangTimeout = 2 * time.Minute
+const hangTimeout = 5 * time.Minute
 
 // Env is what a test works with: a cluster, an administrator's client, and a namespace of the test's own.
 type Env struct {

@@ -1,6 +1,8 @@
 package clustertest
 
 import (
+	"context"
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -21,9 +23,12 @@ func (e *Env) RequireRights(account string, rights Rights) {
 		return e.TryKubectl(append([]string{"auth", "can-i", as}, strings.Fields(question)...)...)
 	}
 	for _, question := range rights.May {
-		if out, err := ask(question); err != nil || !yes.MatchString(out) {
-			e.t.Errorf("%s must be allowed to %s: %s", account, question, out)
-		}
+		e.Eventually(account+" must be allowed to "+question, func(context.Context) string { // the API server watches its roles
+			if out, err := ask(question); err != nil || !yes.MatchString(out) {
+				return fmt.Sprintf("%s(%v)", out, err)
+			}
+			return ""
+		})
 	}
 	for _, question := range rights.MayNot {
 		if out, err := ask(question); err == nil || !no.MatchString(out) {

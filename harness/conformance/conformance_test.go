@@ -21,7 +21,7 @@ import (
 )
 
 // hangTimeout bounds every wait, so that a test fails instead of hanging. No test expects a duration.
-const hangTimeout = 2 * time.Minute
+const hangTimeout = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	// The tests mostly wait for the cluster, so many of them can run in parallel. A -parallel flag on the command line

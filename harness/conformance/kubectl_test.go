@@ -143,11 +143,7 @@ func TestKubectlDrainMovesPods(t *testing.T) {
 	require.NoError(t, err, output)
 	require.Contains(t, output, "node/"+drained+" drained")
 
-	e.waitForRollout(t, 2)
-	pods, err := e.livePods(t.Context(), webSelector)
-	require.NoError(t, err)
-	require.Len(t, pods, 2)
-	for _, pod := range pods {
+	for _, pod := range e.waitForLivePods(t, 2) {
 		require.Equal(t, other, pod.Spec.NodeName)
 	}
 }

@@ -183,7 +183,7 @@ func TestRebootContinuesAfterCrashOfControlPlane(t *testing.T) {
 	client, err := c.Client()
 	require.NoError(t, err)
 	nodes, name := client.CoreV1().Nodes(), machine.Name(0)
-	require.NoError(t, machine.Reboot(t.Context(), client, name, machine.RebootOptions{BootTime: 2 * time.Second}))
+	require.NoError(t, machine.Reboot(t.Context(), client, name, machine.RebootOptions{BootTime: 10 * time.Second}))
 	off := waitUntil(t, nodes, name, "off", func(node *corev1.Node) bool { return !machine.IsOn(node) })
 	reboot, err := machine.RebootOf(off)
 	require.NoError(t, err)

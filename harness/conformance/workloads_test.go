@@ -113,10 +113,29 @@ func TestDeletedPodOfDeploymentIsReplaced(t *testing.T) {
 	deleted := before[0].Name
 	require.NoError(t, e.client.CoreV1().Pods(e.namespace).Delete(t.Context(), deleted, metav1.DeleteOptions{}))
 	waitForDeletion(t, e.client.CoreV1().Pods(e.namespace), deleted)
+	e.waitForLivePods(t, 2) // before that, the status of the Deployment may be the old one
 	e.waitForRollout(t, 2)
-	after, err := e.livePods(t.Context(), webSelector)
-	require.NoError(t, err)
-	require.Len(t, after, 2)
+}
+
+// waitForLivePods waits until there are that many Pods, all of them Ready, and returns them.
+func (e *testEnv) waitForLivePods(t *testing.T, count int) (pods []corev1.Pod) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) (err error) {
+		if pods, err = e.livePods(ctx, webSelector); err != nil {
+			return err
+		}
+		ready := 0
+		for _, pod := range pods {
+			if podReady(&pod) {
+				ready++
+			}
+		}
+		if len(pods) != count || ready != count {
+			return fmt.Errorf("of %d Pods, %d are Ready; want %d", len(pods), ready, count)
+		}
+		return nil
+	})
+	return pods
 }
 
 func TestDaemonSetFollowsMachines(t *testing.T) {

@@ -40,7 +40,7 @@ type About struct {
 	Cluster bool   `json:"cluster,omitempty"` // true if the check needs a control plane
 	// TimelineVaries is true if the order of goroutines decides what the exercise as shipped does after its mistake.
 	TimelineVaries bool `json:"timelineVaries,omitempty"`
-	// MayDiffer has parts of the lines of the timeline that the order of goroutines decides. All other lines are always there.
+	// MayDiffer has parts of the lines of the timeline that may be missing or added, as the order of goroutines decides.
 	MayDiffer []string `json:"mayDiffer,omitempty"`
 	Fails     string   `json:"fails"` // why the exercise fails as shipped; for authors, since it gives the bug away
 }

@@ -30,8 +30,8 @@ func (e Exercise) UpdateGolden(v Verdict) error {
 
 // CompareGolden returns an error if the verdict on the exercise as shipped is not the one in failure.golden. Numbers may
 // differ, such as times that depend on a random backoff, and so may the order of the timeline's lines: several things
-// may happen at the same instant. Lines that [About.MayDiffer] names may be missing. On a control plane, and where the order of goroutines decides what comes next (see
-// [About.TimelineVaries]), only the message and the scene are compared.
+// may happen at the same instant. Lines that [About.MayDiffer] names may be missing or added. On a control plane, and where
+// the order of goroutines decides what comes next (see [About.TimelineVaries]), only the message and the scene are compared.
 func (e Exercise) CompareGolden(v Verdict) error {
 	text, err := os.ReadFile(filepath.Join(e.Dir, goldenFile))
 	if err != nil {

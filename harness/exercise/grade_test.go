@@ -201,7 +201,8 @@ func Add(a, b int) int {
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	require.NoError(t, err)
-	require.True(t, hasEnded(pid), "process %d is still running", pid)
+	// It has been sent SIGKILL, but may not have been scheduled since.
+	require.Eventually(t, func() bool { return hasEnded(pid) }, time.Minute, 10*time.Millisecond, "process %d is still running", pid)
 }
 
 // What is deleted from the participant's copy while the check runs comes back. A file that is renamed does not.

@@ -237,8 +237,11 @@ func TestQuitExercisesAtAnyMoment(t *testing.T) {
 				for _, pid := range strings.Fields(string(text)) {
 					id, err := strconv.Atoi(pid)
 					require.NoError(t, err)
-					status, err := (&process.Process{Pid: int32(id)}).Status()
-					require.True(t, err != nil || slices.Contains(status, process.Zombie), "process %d is still running", id)
+					// It has been sent a signal, but may not have been scheduled since.
+					require.Eventually(t, func() bool {
+						status, err := (&process.Process{Pid: int32(id)}).Status()
+						return err != nil || slices.Contains(status, process.Zombie)
+					}, time.Minute, 10*time.Millisecond, "process %d is still running", id)
 				}
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"example.com/controllers/harness/cluster"
@@ -354,6 +356,10 @@ func TestFollowNoticesEveryBoot(t *testing.T) {
 		}, func(node *corev1.Node) { calls <- "off " + node.Name })
 	}()
 	require.Equal(t, "on a 1", <-calls)
+	// A watch of the fake clientset has no events from before it began.
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(client.Actions(), func(action clienttesting.Action) bool { return action.GetVerb() == "watch" })
+	}, time.Minute, time.Millisecond)
 
 	update := func(change func(*corev1.Node)) {
 		t.Helper()
