@@ -18,9 +18,6 @@ import (
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/exercise"
-	// What the graders are compiled from, so that Go's test cache notices when it changes.
-	_ "example.com/controllers/harness/exercise/check"
-	_ "example.com/controllers/harness/exercise/live"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/testinput"
 )
@@ -156,11 +153,6 @@ func newProof(t *testing.T, c *exercise.Catalogue) proof {
 		t.Fatal(err)
 	}
 	files["go.mod"] = replaced.ReplaceAll(bytes.ReplaceAll(module, []byte("\nignore ./my\n"), nil), []byte("=> ../../"))
-	lessons, err := filepath.Glob("../0*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	testinput.Declare(lessons...) // graders use the conformance suites and the manifests of lessons
 	if files["go.sum"], err = os.ReadFile("go.sum"); err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +174,9 @@ func newProof(t *testing.T, c *exercise.Catalogue) proof {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for _, match := range lessonPath.FindAllSubmatch(sources.Grader, -1) {
+			testinput.Declare(filepath.Join("..", string(match[1])))
+		}
 		for which, code := range map[string]map[string][]byte{"shipped": sources.Shipped, "solution": sources.Solution} {
 			dir := filepath.Join(which, e.Name)
 			for name, text := range code {
@@ -198,7 +193,29 @@ func newProof(t *testing.T, c *exercise.Catalogue) proof {
 	if err := write(p.dir, files); err != nil {
 		t.Fatal(err)
 	}
+	p.declarePackages(t, c.Root)
 	return p
+}
+
+// lessonPath matches what a grader uses of a lesson beside its Go packages, such as its manifests.
+var lessonPath = regexp.MustCompile(`live\.Path\("([^"]+)"\)`)
+
+// declarePackages tells Go's test cache which packages of the repository, such as a lesson's conformance suite, the graders
+// are compiled from. The graders are compiled by a command, so the go command does not know.
+func (p proof) declarePackages(t *testing.T, root string) {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-test", "-tags=exercise", "-f", "{{if not .Standard}}{{.Dir}}{{end}}", ".")
+	list.Dir, list.Env = p.dir, append(os.Environ(), "GOWORK=off")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for dir := range strings.Lines(string(out)) {
+		relative, err := filepath.Rel(root, strings.TrimSpace(dir))
+		if err == nil && filepath.IsLocal(relative) && !strings.HasPrefix(relative, ".") && !strings.HasPrefix(relative, "exercises") {
+			testinput.Declare(filepath.Join(root, relative))
+		}
+	}
 }
 
 // write makes a directory have these files and no others.
