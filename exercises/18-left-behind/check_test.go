@@ -43,6 +43,7 @@ func TestExercise(t *testing.T) {
 			controller := start(w, c)
 			w.Advance(5 * time.Second)
 			controller.Stop()
+			w.Settle() // a call that was cut off ends at this instant, perhaps after the controller has returned
 			if c.Busy() {
 				w.Failf("The controller was asked to stop while the cloud was creating network blue, and it returned before that was finished. When the process exits now, half a network is left.")
 			}
