@@ -84,20 +84,31 @@ func run(ctx context.Context) error {
 	return out.Flush()
 }
 
-// perIteration returns what the requests of one kind cost in one iteration: the median, because other clients send such
-// requests too, now and then, and because a sample may be taken in the middle of an iteration. The marker tells how many
-// iterations two samples are apart.
+// perIteration returns what the requests of one kind cost in one iteration. The marker tells how many iterations two samples
+// are apart. A sample may be taken in the middle of an iteration, so that one request is counted too early or too late:
+// over two iterations, half a request is rounded away. Other clients send such requests, too, now and then, which is why
+// this is a median.
 func perIteration(samples []map[request]usage, marker, r request) usage {
-	var counts, bytes []float64
-	for i, after := range samples[1:] {
-		before := samples[i]
-		iterations := after[marker].count - before[marker].count
-		counts = append(counts, math.Round((after[r].count-before[r].count)/iterations))
-		bytes = append(bytes, (after[r].bytes-before[r].bytes)/iterations)
+	var counts, sizes []float64
+	for i := range max(1, len(samples)-2) {
+		before, after := samples[i], samples[min(i+2, len(samples)-1)]
+		count := after[r].count - before[r].count
+		counts = append(counts, count/(after[marker].count-before[marker].count))
+		if count > 0 {
+			sizes = append(sizes, (after[r].bytes-before[r].bytes)/count)
+		}
 	}
-	slices.Sort(counts)
-	slices.Sort(bytes)
-	return usage{counts[len(counts)/2], bytes[len(bytes)/2]}
+	count := math.Round(median(counts))
+	if count == 0 {
+		return usage{}
+	}
+	return usage{count, count * median(sizes)}
+}
+
+// median returns the middle of the values, or the lower one of the two in the middle.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[(len(values)-1)/2]
 }
 
 // awaitCount polls the metrics until the API server has served count requests of the marker's kind, and returns
