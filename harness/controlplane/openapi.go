@@ -21,6 +21,8 @@ import (
 	"k8s.io/klog/v2"
 	openapiv3 "k8s.io/kube-aggregator/pkg/controllers/openapiv3/aggregator"
 	"k8s.io/kube-openapi/pkg/handler3"
+
+	"example.com/controllers/harness/controlplane/openapi"
 )
 
 const (
@@ -62,16 +64,19 @@ func newOpenAPI(builtIn, aggregator *genericapiserver.Config) *openAPI {
 
 // install registers the documents with the server of the built-in resources.
 func (o *openAPI) install(builtIn *genericapiserver.GenericAPIServer, config *genericapiserver.Config) {
-	build := routes.OpenAPI{Config: config.OpenAPIConfig, V3Config: config.OpenAPIV3Config}
 	resources, paths := builtIn.Handler.GoRestfulContainer, builtIn.Handler.NonGoRestfulMux
 
-	paths.Handle(openAPIV2, lazy(func(m *mux.PathRecorderMux) { build.InstallV2(resources, m) }))
+	paths.Handle(openAPIV2, lazy(func(m *mux.PathRecorderMux) {
+		routes.OpenAPI{Config: config.OpenAPIConfig}.InstallV2(resources, m)
+	}))
 
 	index := openAPIIndex{}
 	for _, service := range resources.RegisteredWebServices() {
 		name := strings.TrimPrefix(service.RootPath(), "/")
 		path := openAPIV3 + "/" + name
-		o.v3[name] = lazy(func(m *mux.PathRecorderMux) { build.InstallV3(restful.NewContainer().Add(service), m) })
+		o.v3[name] = lazy(func(m *mux.PathRecorderMux) {
+			routes.OpenAPI{V3Config: openapi.Own(config.OpenAPIV3Config)}.InstallV3(restful.NewContainer().Add(service), m)
+		})
 		paths.UnlistedHandle(path, o.v3[name])
 		index[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: path}
 	}
