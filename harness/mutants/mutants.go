@@ -32,9 +32,10 @@ type Mutant struct {
 	Name   string            // of the patch, without ".patch"
 	Expect []torture.Verdict // those that are right
 	Bug    string            // what is wrong, in a sentence
-	// Fault is one that is known to show the bug, and is tried before all others; nil if none is known, or none is needed.
-	Fault *apiproxy.Fault
-	patch string // its path; "" for the controller without a bug
+	// Faults are tried before all others, each in a run of its own; none if none is known to show the bug, or none is needed.
+	// Where a fault is aimed at the nth request, and that is not the same one in each run, several numbers may be given.
+	Faults []apiproxy.Fault
+	patch  string // its path; "" for the controller without a bug
 }
 
 // Result is what torture said about a mutant.
@@ -175,13 +176,17 @@ func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Op
 	return result, nil
 }
 
-// find returns the plan that shows a mutant, and notes what it showed. The simplest comes first: no fault at all. Then comes
-// the fault that the patch names, because with several programs there are more kinds of plans than maxPlans.
+// find returns the plan that shows a mutant, and notes what it showed. The simplest comes first: no fault at all. Then come
+// the faults that the patch names, because with several programs there are more kinds of plans than maxPlans.
 func (o Options) find(ctx context.Context, lab *torture.Lab, mutant torture.Options, result *Result) (torture.Plan, error) {
 	mutant.FirstOnly = true
 	attempts := [][]torture.Plan{{torture.NoFault}}
-	if result.Fault != nil {
-		attempts = append(attempts, []torture.Plan{{Kind: result.Fault.String(), Faults: []apiproxy.Fault{*result.Fault}}})
+	if len(result.Faults) > 0 {
+		var named []torture.Plan
+		for _, fault := range result.Faults {
+			named = append(named, torture.Plan{Kind: fault.String(), Faults: []apiproxy.Fault{fault}})
+		}
+		attempts = append(attempts, named)
 	}
 	attempts = append(attempts, nil) // all
 	if plan, ok := o.Plans[result.Name]; ok {
@@ -261,7 +266,7 @@ func read(name, text string) (Mutant, error) {
 			if err != nil {
 				return m, err
 			}
-			m.Fault = &fault
+			m.Faults = append(m.Faults, fault)
 		case "Expect":
 			for word := range strings.SplitSeq(value, ", ") {
 				if !slices.Contains(torture.Verdicts, torture.Verdict(word)) {

@@ -35,11 +35,13 @@ func TestRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, all[1:], one)
 	require.Equal(t, []torture.Verdict{torture.TooMuch, torture.Died}, one[0].Expect)
-	require.Nil(t, one[0].Fault)
-	write("o.patch", strings.Replace(good, "Expect:", "Fault: verb=patch,nth=2,kill=after\nExpect:", 1))
+	require.Empty(t, one[0].Faults)
+	write("o.patch", strings.Replace(good, "Expect:", "Fault: verb=patch,nth=2,kill=after\nFault: verb=patch,nth=3,kill=after\nExpect:", 1))
 	one, err = Read(dir, "o")
 	require.NoError(t, err)
-	require.Equal(t, "verb=patch,nth=2,kill=after", one[0].Fault.String())
+	require.Len(t, one[0].Faults, 2)
+	require.Equal(t, "verb=patch,nth=2,kill=after", one[0].Faults[0].String())
+	require.Equal(t, "verb=patch,nth=3,kill=after", one[0].Faults[1].String())
 	for text, want := range map[string]string{
 		"":                               "a patch must have a header",
 		"Bug: x\n\n--- a\n":              `its header must have a line that begins with "Bug:", and one with "Expect:"`,
