@@ -27,7 +27,7 @@ func TestDocumentsAreBuiltAndServedAtTheSameTime(t *testing.T) {
 			SchemaProps:      spec.SchemaProps{Type: []string{"object"}},
 			VendorExtensible: spec.VendorExtensible{Extensions: spec.Extensions{"x-kubernetes-map-type": "atomic"}},
 		}}},
-		GetOperationIDAndTags: func(r *restful.Route) (string, []string, error) { return r.Operation, nil, nil },
+		GetOperationIDAndTagsFromRoute: func(r common.Route) (string, []string, error) { return r.OperationName(), nil, nil },
 		GetDefinitionName: func(name string) (string, spec.Extensions) {
 			return "Selector", spec.Extensions{"x-kubernetes-group-version-kind": []any{name}}
 		},
