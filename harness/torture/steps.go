@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -42,9 +44,10 @@ func (r *run) applyStep(ctx context.Context, step Step) error {
 
 // applyAction takes an action. If a fault has killed the control plane, it waits until it is back.
 func (r *run) applyAction(ctx context.Context, action Action) ([]applied, error) {
+	asked := deletions{}
 	for begin := time.Now(); ; {
-		all, err := r.tryAction(ctx, action)
-		isDown := r.controlPlane.crash != nil && (utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err))
+		all, err := r.tryAction(ctx, action, asked)
+		isDown := r.controlPlane.crash != nil && isCutOff(err)
 		if err == nil || !isDown || r.elapsed(begin) > time.Minute {
 			return all, err
 		}
@@ -54,7 +57,14 @@ func (r *run) applyAction(ctx context.Context, action Action) ([]applied, error)
 	}
 }
 
-func (r *run) tryAction(ctx context.Context, action Action) ([]applied, error) {
+// isCutOff reports whether a request failed because there was no connection, or because it ended before the whole answer was
+// read.
+func isCutOff(err error) bool {
+	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err)
+}
+
+func (r *run) tryAction(ctx context.Context, action Action, asked deletions) ([]applied, error) {
 	switch {
 	case action.Pause.Duration != 0:
 		return nil, r.sleep(ctx, nil, action.Pause.Duration)
@@ -93,25 +103,43 @@ func (r *run) tryAction(ctx context.Context, action Action) ([]applied, error) {
 		a, err := r.controlPlane.clients.applyOne(ctx, &unstructured.Unstructured{Object: action.Apply}, r.namespace)
 		return []applied{a}, err
 	case action.Delete != nil:
-		return nil, r.deleteObjects(ctx, *action.Delete)
+		return nil, r.deleteObjects(ctx, *action.Delete, asked)
 	}
 	return r.patchObjects(ctx, *action.Patch)
 }
 
-func (r *run) deleteObjects(ctx context.Context, ref Reference) error {
+// deletions are the objects whose deletion an action has asked for, by name, as they were before. An attempt may be cut off
+// after the API server has deleted one: the next must not take that for somebody else's work, nor delete a successor.
+type deletions map[string]*unstructured.Unstructured
+
+// request asks for the deletion of an object, unless that has already happened.
+func (d deletions) request(ctx context.Context, client dynamic.ResourceInterface, name string) error {
+	current, err := client.Get(ctx, name, metav1.GetOptions{})
+	if before := d[name]; before != nil && (apierrors.IsNotFound(err) || err == nil && current.GetUID() != before.GetUID()) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d[name] = current
+	return client.Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+func (r *run) deleteObjects(ctx context.Context, ref Reference, asked deletions) error {
 	resource, names, err := r.resolve(ctx, ref)
 	if err != nil {
 		return err
 	}
 	client := r.client(resource, ref)
 	for _, name := range names {
-		old, err := client.Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			err = client.Delete(ctx, name, metav1.DeleteOptions{})
-		}
-		if err != nil {
+		if err := asked.request(ctx, client, name); err != nil {
 			return r.notApplied(ctx, resource, ref, name, fmt.Errorf("delete %s %s: %w", ref.Resource, name, err))
 		}
+		if err := r.awaitDeletion(ctx, resource.Resource, asked[name]); err != nil {
+			return err
+		}
+	}
+	for _, old := range asked { // also those that a selector no longer finds
 		if err := r.awaitDeletion(ctx, resource.Resource, old); err != nil {
 			return err
 		}

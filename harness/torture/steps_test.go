@@ -1,0 +1,73 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// An API server that is killed while it answers has deleted the object, or has not. The step asks again, and does not take
+// its own deletion for the controller's.
+func TestADeletionThatIsCutOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		before string // what happened before the answer was cut off: "", "deleted" or "recreated"
+		sent   []string
+	}{
+		"before it was deleted": {"", []string{"DELETE uid-1", "DELETE uid-1"}},
+		"after it was deleted":  {"deleted", []string{"DELETE uid-1"}},
+		"after it came back":    {"recreated", []string{"DELETE uid-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			uid, cut := "uid-1", false
+			var sent []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				answer := func(status int, object any) {
+					w.WriteHeader(status)
+					_ = json.NewEncoder(w).Encode(object)
+				}
+				object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "n", "uid": uid}}
+				if uid == "" {
+					answer(http.StatusNotFound, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404})
+					return
+				}
+				if r.Method != http.MethodDelete {
+					answer(http.StatusOK, object)
+					return
+				}
+				sent = append(sent, r.Method+" "+uid)
+				if !cut {
+					cut = true
+					uid = map[string]string{"": "uid-1", "deleted": "", "recreated": "uid-2"}[c.before]
+					w.Header().Set("Content-Length", "1000")
+					_, _ = io.WriteString(w, "{")
+					return // net/http closes the connection, because the answer is too short
+				}
+				uid = ""
+				answer(http.StatusOK, object)
+			}))
+			defer server.Close()
+			client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
+			require.NoError(t, err)
+			configMaps := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("n")
+
+			asked := deletions{}
+			err = asked.request(t.Context(), configMaps, "a")
+			require.Error(t, err)
+			require.True(t, isCutOff(fmt.Errorf("delete configmaps a: %w", err)), "%v", err)
+			require.NoError(t, asked.request(t.Context(), configMaps, "a"))
+			require.Equal(t, c.sent, sent)
+			require.EqualValues(t, "uid-1", asked["a"].GetUID())
+		})
+	}
+	require.False(t, isCutOff(nil))
+	require.False(t, isCutOff(fmt.Errorf("the server rejected our request")))
+}
