@@ -226,7 +226,9 @@ func TestImmutable(t *testing.T) {
 	w.change("registry", "4")
 	require.Nil(t, w.is("team-a", "registry", "4").Immutable)
 	w.caughtUp("team-a")
-	require.LessOrEqual(t, len(w.writesOf("team-a/registry")), 12)
+	// Until the cache shows what somebody did to the copy, a write gets a conflict and is retried: more often on a slow machine.
+	writes := slices.DeleteFunc(w.writesOf("team-a/registry"), func(w string) bool { return strings.HasSuffix(w, " 409") })
+	require.LessOrEqual(t, len(writes), 8, "a create, three times a delete and a create, and an update: %q", writes)
 }
 
 // B8, B9: a namespace that cannot be deleted for a while, and comes back.
