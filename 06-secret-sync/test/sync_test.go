@@ -242,6 +242,9 @@ func TestTerminatingNamespace(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "kept", Finalizers: []string{"example.com/test"}}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, w.client.CoreV1().Namespaces().Delete(t.Context(), "team-a", metav1.DeleteOptions{}))
+	// Until its cache shows the deletion, the controller may try to create copies there. It shows a later namespace after it.
+	w.target("team-c")
+	w.is("team-c", "registry", "1")
 	w.isGone("team-a", "registry")
 	before := len(w.writesOf("team-a/registry"))
 	for i := range 5 {
