@@ -376,8 +376,10 @@ func TestAPIServerIsDownForAWhile(t *testing.T) {
 		_, _ = io.WriteString(w, "second")
 	}))
 	again.Listener.Close()
-	again.Listener, err = net.Listen("tcp", address)
-	require.NoError(t, err)
+	eventually(t, "the port is free", func() bool { // another process may have it for the moment
+		again.Listener, err = net.Listen("tcp", address)
+		return err == nil
+	})
 	again.EnableHTTP2 = true
 	again.TLS = w.server.TLS.Clone()
 	again.TLS.Certificates = certificates
