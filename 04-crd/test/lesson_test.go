@@ -474,9 +474,10 @@ func TestProgram(t *testing.T) {
 	require.NoError(t, run.Wait())
 	require.Contains(t, run.Log(), "Stopped")
 
-	// The controller starts while the cloud is down. The Networks' status reports it.
-	server.Close()
-	run = clustertest.StartProgramIn(t, there, program, namespace, kubeconfig, "--address=127.0.0.1:0")
+	// The controller starts while the cloud is down. The Networks' status reports it. A port that was just closed is free for
+	// other tests' servers, so this is one that nobody listens on.
+	down := []string{"NEUTRON_PROJECT=p", "NEUTRON_URL=http://127.0.0.1:1"}
+	run = clustertest.StartProgramIn(t, down, program, namespace, kubeconfig, "--address=127.0.0.1:0")
 	run.AwaitLog("Cannot reach the cloud, starting anyway")
 	run.AwaitLog("Caches synced")
 	run.Signal(syscall.SIGTERM)
