@@ -31,7 +31,8 @@ type Player struct {
 	// Limit is how long a command, or the wait for a line of a log, may take: five minutes if it is 0.
 	// It is meant to end pages that hang, and is longer than a slow machine needs.
 	Limit time.Duration
-	// Grace is how long a background command may take to end after SIGTERM: 10 seconds if it is 0.
+	// Grace is how long a background command may take to end after SIGTERM: one minute if it is 0. The lessons' controllers
+	// may take their own --grace for it, which is 10 seconds, and longer on a slow machine.
 	Grace time.Duration
 
 	screen *screen // made when it is first needed
@@ -118,7 +119,7 @@ func (p *Player) Play(ctx context.Context, page *Page) (result Result, err error
 		run.Limit = 5 * time.Minute
 	}
 	if run.Grace == 0 {
-		run.Grace = 10 * time.Second
+		run.Grace = time.Minute
 	}
 	err = run.all(ctx, &result)
 	if err == nil {
