@@ -1,6 +1,7 @@
 package play
 
 import (
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,13 +11,13 @@ import (
 // ellipsis stands for any text in a line of a page; a line of its own, for any lines.
 const ellipsis = "..."
 
-// approximate matches a number that is a little different each time, with its unit.
-var approximate = regexp.MustCompile(`^~(\d+(?:\.\d+)?)(\D*)$`)
+// approximate matches a number that is a little different each time, or the least that a number may be, with its unit.
+var approximate = regexp.MustCompile(`^([~≥])(\d+(?:\.\d+)?)(\D*)$`)
 
 // matchLine reports whether a line of output matches a line of a page.
 func matchLine(pattern, line string) bool {
 	line = strings.TrimRight(line, " \t\r")
-	if strings.Contains(pattern, "~") {
+	if strings.ContainsAny(pattern, "~≥") {
 		return matchWords(strings.Fields(pattern), strings.Fields(line))
 	}
 	return matchText(pattern, line)
@@ -35,12 +36,16 @@ func matchWords(patterns, words []string) bool {
 			}
 			continue
 		}
-		wanted, err := strconv.ParseFloat(number[1], 64)
+		wanted, err := strconv.ParseFloat(number[2], 64)
 		if err != nil {
 			return false
 		}
-		got, err := strconv.ParseFloat(strings.TrimSuffix(words[i], number[2]), 64)
-		if err != nil || got < wanted/2 || got > wanted*2 {
+		least, most := wanted/2, wanted*2
+		if number[1] == "≥" {
+			least, most = wanted, math.Inf(1)
+		}
+		got, err := strconv.ParseFloat(strings.TrimSuffix(words[i], number[3]), 64)
+		if err != nil || !(least <= got && got <= most) { // NaN is no number
 			return false
 		}
 	}
