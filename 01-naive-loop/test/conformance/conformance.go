@@ -122,6 +122,12 @@ func newFixture(t *testing.T, subject Subject, patience time.Duration) *fixture 
 		return "not yet"
 	})
 	f.Kubectl("delete", "pods", "--selector=app=frontend")
+	f.Eventually("wait for three new Pods", func(context.Context) string { // the Deployment's status may still be about the old ones
+		if now := f.pods("frontend"); len(now) != 3 {
+			return fmt.Sprintf("there are %d", len(now))
+		}
+		return ""
+	})
 	f.Kubectl("rollout", "status", "deployment/frontend")
 	return f
 }
