@@ -272,10 +272,14 @@ func (f *fixture) awaitSync() {
 	f.t.Helper()
 	f.Eventually("wait for the controller to read Pods and ConfigMaps", func(context.Context) string {
 		read := map[string]bool{}
-		for _, request := range f.recording.History().Requests {
-			if request.Status == 200 {
+		recorded := f.recording.History()
+		for _, request := range recorded.Requests {
+			if request.Status == 200 && request.Verb != "watch" {
 				read[request.Resource] = true
 			}
+		}
+		for _, event := range recorded.Events { // a watch has an answer before it has delivered anything
+			read[event.Resource] = true
 		}
 		if read["pods"] && read["configmaps"] {
 			return ""
