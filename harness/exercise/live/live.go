@@ -264,21 +264,26 @@ func (w *World) Inject(faults ...string) {
 	}
 }
 
-// Await waits until holds returns true. After the limit, the check fails with the message.
+// interval is the pause between two looks at the world.
+const interval = 20 * time.Millisecond
+
+// Await waits until holds returns true. After the limit, the check fails with the message. The limit is counted in calls of
+// holds, so that it is longer on a machine that is slow: a request to the API server in holds takes longer then.
 func (w *World) Await(limit time.Duration, holds func() bool, format string, args ...any) {
 	w.T.Helper()
-	for deadline := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
+	for calls := limit / interval; !holds(); calls-- {
 		w.check()
-		if time.Now().After(deadline) {
+		if calls <= 0 {
 			w.Failf(format, args...)
 		}
+		time.Sleep(interval)
 	}
 }
 
 // Never watches for a while, and fails the check with the message as soon as happens returns true.
 func (w *World) Never(during time.Duration, happens func() bool, format string, args ...any) {
 	w.T.Helper()
-	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(interval) {
 		w.check()
 		if happens() {
 			w.Failf(format, args...)
