@@ -201,7 +201,7 @@ func (p *Process) wasAsked() bool {
 }
 
 // stopLimit is how long a program may take to stop.
-var stopLimit = 30 * time.Second // a test makes it shorter
+var stopLimit = time.Minute // a test makes it shorter
 
 // Stop asks the program to stop, as SIGTERM does, and waits until it has.
 func (p *Process) Stop() {
