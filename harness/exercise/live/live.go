@@ -166,8 +166,8 @@ func (w *World) proxy(name string, kill func()) *apiproxy.Proxy {
 	return proxy
 }
 
-// record adds a record to the recording and the timeline. It must not be called for two records of a program at once. Each proxy
-// numbers its requests from 1, so firstID is added to the numbers.
+// record adds a record to the timeline and then to the recording, so that what is in History is in the timeline. It must not be
+// called for two records of a program at once. Each proxy numbers its requests from 1, so firstID is added to the numbers.
 func (w *World) record(program string, firstID int64, r history.Record) {
 	if r.Request != nil {
 		named := *r.Request
@@ -180,12 +180,12 @@ func (w *World) record(program string, firstID int64, r history.Record) {
 		numbered.Request += firstID
 		r.Event = &numbered
 	}
-	w.recording.Record(r)
 	if line, ok := verdict.OfRecord(r); ok {
 		line.At = time.Since(w.start)
 		line.What = strings.TrimSuffix(strings.ReplaceAll(line.What, w.Namespace+"/", ""), " "+w.Namespace)
 		w.out.Line(line)
 	}
+	w.recording.Record(r)
 }
 
 func (p *Process) ask() {

@@ -3,9 +3,11 @@ package live
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +51,13 @@ func (w *World) creator(names <-chan string, answers chan<- error) func(context.
 	}
 }
 
+// recorded waits until a successful creation is in the timeline. The client gets its answer a little earlier.
+func (w *World) recorded(name string) {
+	w.Await(time.Minute, func() bool {
+		return slices.ContainsFunc(w.History().Writes(), func(r history.Request) bool { return r.Name == name && r.Status == http.StatusCreated })
+	}, "the creation of %s was not recorded", name)
+}
+
 // scenes are played in a process of their own, each in a new world.
 var scenes = map[string]struct {
 	play     func(w *World)
@@ -62,9 +71,10 @@ var scenes = map[string]struct {
 		require.NoError(w.T, <-answers)
 		_, err := w.Client.CoreV1().ConfigMaps(w.Namespace).Create(w.T.Context(), configMap("b"), metav1.CreateOptions{})
 		require.NoError(w.T, err)
-		w.Await(time.Minute, func() bool { return len(w.Writes()) > 0 }, "nothing was recorded")
+		w.recorded("a")
 		_, err = w.User.CoreV1().ConfigMaps(w.Namespace).Create(w.T.Context(), configMap("c"), metav1.CreateOptions{})
 		require.NoError(w.T, err)
+		w.recorded("c")
 		p.Stop()
 		<-p.Done()
 		require.Len(w.T, w.Writes(), 1, "what the user writes does not count")
@@ -95,9 +105,11 @@ var scenes = map[string]struct {
 		require.True(w.T, apierrors.IsInternalError(<-itsAnswers))
 		_, err := w.User.CoreV1().ConfigMaps(w.Namespace).Create(w.T.Context(), configMap("user"), metav1.CreateOptions{})
 		require.NoError(w.T, err, "a fault is for programs")
+		w.recorded("user")
 		w.Inject()
 		names <- "a"
 		require.NoError(w.T, <-answers)
+		w.recorded("a")
 		later <- "b"
 		require.NoError(w.T, <-itsAnswers)
 	}, "", []string{"controller create configmap: refused with 500", "later create configmap: refused with 500", "user create configmap user: 201", "controller create configmap a: 201", "later create configmap b: 201"}},
