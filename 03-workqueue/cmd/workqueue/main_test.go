@@ -39,9 +39,9 @@ type program struct {
 	log   []string    // the lines received so far
 }
 
-// start starts the program in an environment that looks like that of a Pod. It is killed if it still runs after a minute.
+// start starts the program in an environment that looks like that of a Pod. It is killed if it still runs after five minutes.
 func start(t *testing.T, env []string, args ...string) *program {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	p := &program{t: t, cmd: exec.CommandContext(ctx, os.Args[0], append([]string{"--namespace=shop", "--address=127.0.0.1:0"}, args...)...), lines: make(chan string)}
 	p.cmd.Env = append([]string{
 		"RUN_MAIN=yes", "HOME=" + t.TempDir(), "KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=1",

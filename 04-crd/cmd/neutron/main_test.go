@@ -34,12 +34,12 @@ type program struct {
 	stderr bytes.Buffer // complete when the process has ended
 }
 
-// start starts the program on a free port. It is killed if it still runs after a minute.
+// start starts the program on a free port. It is killed if it still runs after five minutes.
 func start(t *testing.T, env []string, args ...string) *program {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	p := &program{t: t, cmd: exec.CommandContext(ctx, os.Args[0], append([]string{"--address=127.0.0.1:0"}, args...)...)}
 	p.cmd.Env = append([]string{"RUN_MAIN=yes", "PATH=" + os.Getenv("PATH")}, env...)
-	p.cmd.Stderr, p.cmd.WaitDelay = &p.stderr, time.Second
+	p.cmd.Stderr, p.cmd.WaitDelay = &p.stderr, time.Minute
 	stdout, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	p.stdout = bufio.NewReader(stdout)
