@@ -302,7 +302,7 @@ func TestFinishesInFlightRequestsOnSIGTERM(t *testing.T) {
 	server := newAPIServer(t, http.StatusOK)
 	server.stale = true
 	close(server.lists)
-	p := start(t, nil, "--kubeconfig="+server.kubeconfig)
+	p := start(t, nil, "--kubeconfig="+server.kubeconfig, "--grace=1h")
 	url := "http://" + p.address()
 	p.await("deleting it")
 	<-server.deletions

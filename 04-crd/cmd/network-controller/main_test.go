@@ -413,7 +413,7 @@ func TestFinishesInFlightWorkOnSIGTERM(t *testing.T) {
 	}))
 	server := newAPIServer(t, http.StatusOK)
 	close(server.lists)
-	p := start(t, env, "--kubeconfig="+server.kubeconfig)
+	p := start(t, env, "--kubeconfig="+server.kubeconfig, "--grace=1h")
 	url := "http://" + p.address()
 	awaitRequest(p, creations)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
