@@ -206,6 +206,17 @@ func TestSurvivesKills(t *testing.T) {
 				controller.Kill()
 			}
 			require.Equal(t, c.Kubeconfig, up().Kubeconfig)
+			env.Eventually("the controller has started, or exited", func(context.Context) string {
+				select {
+				case <-controller.Done():
+					return ""
+				default:
+				}
+				if strings.Contains(controller.Log(), "Caches synced") {
+					return ""
+				}
+				return controller.Log() // it may still be about to exit: a controller that starts without an API server does
+			})
 		} else {
 			controller.Kill()
 		}
