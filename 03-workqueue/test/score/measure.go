@@ -131,7 +131,11 @@ func playScenario(w *world, o options, programs []string, scores []score, say fu
 		return err
 	}
 	say("idle, for %s", o.quiet)
-	from, to, err := w.pause(o.quiet)
+	var runners []*runner
+	for _, s := range scenes {
+		runners = append(runners, s.runner)
+	}
+	from, to, err := w.pause(o.quiet, runners...)
 	if err != nil {
 		return err
 	}
@@ -274,7 +278,7 @@ func restAt(f *frontend, size int, window time.Duration, programs []string, scor
 			return fmt.Errorf("%s: %w", r.lesson.title, err)
 		}
 	}
-	from, to, err := f.pause(window)
+	from, to, err := f.pause(window, runners...)
 	if err != nil {
 		return err
 	}
@@ -288,13 +292,22 @@ func restAt(f *frontend, size int, window time.Duration, programs []string, scor
 	return nil
 }
 
-// pause waits, and returns when it began and ended.
-func (w *world) pause(long time.Duration) (from, to time.Time, err error) {
+// pause waits, and returns when it began and ended. On a slow machine, it waits longer than asked: until each of the runners
+// that polls has made a few passes. Of one pass or less, the cost depends on which of its requests are in the interval.
+func (w *world) pause(long time.Duration, runners ...*runner) (from, to time.Time, err error) {
 	from = time.Now()
 	select {
 	case <-time.After(long):
-		return from, time.Now(), nil
 	case <-w.ctx.Done():
 		return from, to, context.Cause(w.ctx)
 	}
+	err = w.until("the controllers that poll have listed the Pods", func() string {
+		for _, r := range runners {
+			if !polledSince(r.wire.History(), from) {
+				return fmt.Sprintf("%s has listed them fewer than %d times", r.lesson.title, passes)
+			}
+		}
+		return ""
+	})
+	return from, time.Now(), err
 }

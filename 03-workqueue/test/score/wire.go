@@ -52,6 +52,15 @@ func sawConfig(h *history.History, resourceVersion string) (first time.Time, saw
 	return first, saw
 }
 
+// polledSince reports whether a controller that polls has listed the Pods at least a few times since a time. One that watches
+// does not list them.
+func polledSince(h *history.History, from time.Time) bool {
+	lists := func(h *history.History) int {
+		return len(h.Where(func(r history.Request) bool { return r.Resource == "pods" && r.Verb == "list" && answered(r) }).Requests)
+	}
+	return lists(h) == 0 || lists(h.Between(from, time.Time{})) >= passes
+}
+
 const (
 	// pollInterval is how often an outcome is checked.
 	pollInterval = 100 * time.Millisecond

@@ -131,6 +131,23 @@ func TestSynced(t *testing.T) {
 	}
 }
 
+func TestPolledSince(t *testing.T) {
+	for name, test := range map[string]struct {
+		tape *tape
+		want bool
+	}{
+		"watches":               {newTape().request(1, "watch", "pods").request(6, "list", "nodes"), true},
+		"lists often enough":    {newTape().request(1, "list", "pods").request(5, "list", "pods").request(6, "list", "pods").request(7, "list", "pods"), true},
+		"lists not often":       {newTape().request(1, "list", "pods").request(5, "list", "pods").request(6, "list", "pods"), false},
+		"lists, and is refused": {newTape().request(5, "list", "pods").request(6, "list", "pods").request(7, "list", "pods", failed), false},
+		"has listed before":     {newTape().request(1, "list", "pods").request(2, "list", "pods").request(3, "list", "pods"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.want, polledSince(test.tape.history(), test.tape.at(5)))
+		})
+	}
+}
+
 // Only what happens in the interval counts, also for watches that were opened earlier.
 func TestPerMinute(t *testing.T) {
 	tape := newTape().request(0, "watch", "pods").
