@@ -51,9 +51,16 @@ type world struct {
 	admin     *gophercloud.ServiceClient // as an administrator
 	down      atomic.Bool                // while true, the cloud answers the controller with 503
 	calls     atomic.Int64               // number of requests from the controller to the cloud
+	gate      atomic.Pointer[gate]       // at which the controller's next check waits; nil for none
 	recording history.Memory             // of the requests between the controller and the API server
 	proxy     *apiproxy.Proxy            // between the controller and the API server
 	backend   *neutron.Cloud             // the controller's
+}
+
+// gate holds up a check of a Network's network at its first request to the cloud.
+type gate struct {
+	arrived chan struct{} // gets a value when the request has arrived
+	open    chan struct{} // closed when it may go on
 }
 
 func newWorld(t *testing.T) *world {
@@ -80,6 +87,13 @@ func worldIn(t *testing.T, env *clustertest.Env, client typed.NetworkInterface, 
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-User-Id") == "controller" {
 			w.calls.Add(1)
+			if g := w.gate.Load(); g != nil && r.URL.Query().Has("name") && strings.HasSuffix(r.URL.Path, "/networks") {
+				select {
+				case g.arrived <- struct{}{}:
+				default:
+				}
+				<-g.open
+			}
 			if w.down.Load() {
 				http.Error(rw, "<html>down</html>", http.StatusServiceUnavailable)
 				return
@@ -159,6 +173,22 @@ func (w *world) becomes(name string, status metav1.ConditionStatus, reason strin
 		return ""
 	})
 	return network
+}
+
+// betweenChecks calls change at the beginning of a check, when the one before has ended. The world must have one Network.
+func (w *world) betweenChecks(change func()) {
+	w.t.Helper()
+	g := &gate{arrived: make(chan struct{}, 1), open: make(chan struct{})}
+	w.gate.Store(g)
+	defer close(g.open)
+	defer w.gate.Store(nil)
+	w.Eventually("the next check", func(context.Context) string {
+		if len(g.arrived) == 0 {
+			return "it has not begun"
+		}
+		return ""
+	})
+	change()
 }
 
 // isGone waits until a Network no longer exists, and requires that the cloud has deleted everything by then.
@@ -317,7 +347,10 @@ func TestDrift(t *testing.T) {
 	}
 	require.NoError(t, subnets.Delete(t.Context(), w.cloud, n.Status.SubnetID).ExtractErr())
 	again("subnet", func(s samplecrdv1.NetworkStatus) string { return s.SubnetID })
-	require.NoError(t, networks.Delete(t.Context(), w.cloud, n.Status.NetworkID).ExtractErr())
+	// A check that had found the network, and then no subnet, would report a failure.
+	w.betweenChecks(func() {
+		require.NoError(t, networks.Delete(t.Context(), w.cloud, n.Status.NetworkID).ExtractErr())
+	})
 	again("network", func(s samplecrdv1.NetworkStatus) string { return s.NetworkID })
 	w.wrote(4)
 }
