@@ -27,7 +27,13 @@ func newClient(t *testing.T) (*clustertest.Env, typed.NetworkInterface) {
 	testinput.Declare(definition, "../example-network.yaml")
 	env := clustertest.New(t)
 	env.Kubectl("apply", "--filename", definition)
-	env.Kubectl("wait", "--for=condition=Established", "--timeout=30s", "--filename", definition)
+	// The condition Established is true a little before the API server serves the resource and lists it in its discovery.
+	env.Eventually("the API server serves Networks", func(context.Context) string {
+		if _, err := env.TryKubectl("get", "networks.samplecrd.k8s.io"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	config, err := env.Config()
 	require.NoError(t, err)
 	client, err := versioned.NewForConfig(config)
