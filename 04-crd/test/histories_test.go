@@ -353,10 +353,18 @@ func (h *histories) settle(alive []*samplecrdv1.Network) {
 			return ""
 		}
 	}
-	// Requests that began before the faults stopped may still fail.
-	done := rechecked(1)
+	// A check that began before the faults stopped may still fail, and the one after it may write. When a third begins, that
+	// one has ended.
+	done := rechecked(2)
 	h.Eventually("the controller", func(context.Context) string { return done() })
 	h.Eventually("the cloud", func(context.Context) string { return h.mismatch(alive) })
+	// A request is recorded a little after its effect can be observed.
+	h.Eventually("the recording", func(context.Context) string {
+		if recorded, arrived := len(h.recording.History().Requests), int(h.proxy.Arrived()); recorded < arrived {
+			return fmt.Sprintf("%d of %d requests", recorded, arrived)
+		}
+		return ""
+	})
 	done = rechecked(2)
 	writes := len(h.writes())
 	h.Eventually("the controller", func(context.Context) string {
