@@ -84,6 +84,9 @@ func Run(alive io.Reader, remove, name string, args ...string) (status int, err 
 	return 0, err
 }
 
+// killedTimeout is how long a process that was sent SIGKILL may remain. On a busy machine, it first has to be scheduled.
+const killedTimeout = time.Minute
+
 // endSession ends all processes of a session: it sends SIGTERM and, after [proc.Grace], SIGKILL.
 func endSession(session int) error {
 	return end(func() ([]int, error) { return sessionMembers(session) })
@@ -111,7 +114,7 @@ func end(members func() ([]int, error)) error {
 			_ = syscall.Kill(pid, signal) // it may have exited already
 		}
 		switch now := time.Now(); {
-		case now.After(kill.Add(proc.Grace)):
+		case now.After(kill.Add(killedTimeout)):
 			return fmt.Errorf("processes %v are still running after SIGKILL", members)
 		case now.After(kill):
 			signal = syscall.SIGKILL

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -193,4 +194,14 @@ func TestEndLooksTwice(t *testing.T) {
 	}))
 	require.Empty(t, lists)
 	require.ErrorContains(t, missed.Wait(), "signal: terminated")
+}
+
+func TestEndGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		const nobody = 1 << 30
+		err := end(func() ([]int, error) { return []int{nobody}, nil })
+		require.EqualError(t, err, "processes [1073741824] are still running after SIGKILL")
+		require.GreaterOrEqual(t, time.Since(begin), time.Minute)
+	})
 }
