@@ -87,12 +87,15 @@ func newClients(c *cluster.Cluster) (*clients, error) {
 	return &k, nil
 }
 
+// servedTimeout is how long it may take until a resource that was just defined is served. A test makes it shorter.
+var servedTimeout = 10 * time.Second
+
 // find returns the resource that a name such as "deployments.apps" stands for. It waits for one that was only just
 // defined.
 func (k *clients) find(ctx context.Context, name string) (found resource, err error) {
 	wanted := schema.ParseGroupResource(name).WithVersion("")
 	var failed error
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, servedTimeout, true, func(context.Context) (bool, error) {
 		if found, failed = k.lookUp(wanted); failed != nil {
 			k.mapper.Reset()
 		}
@@ -211,7 +214,7 @@ func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructure
 	object = object.DeepCopy() // other runs use it too
 	var failed error
 	// It takes a moment until a resource is served that was only just defined.
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, servedTimeout, true, func(ctx context.Context) (bool, error) {
 		mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if failed = err; err != nil {
 			k.mapper.Reset()

@@ -42,12 +42,13 @@ func (r *run) applyStep(ctx context.Context, step Step) error {
 	return nil
 }
 
-// applyAction takes an action. If a fault has killed the control plane, it waits until it is back.
+// applyAction takes an action. If a fault has killed the control plane, it waits until it is back, and if the machine is so
+// busy that the API server does not answer, until it does.
 func (r *run) applyAction(ctx context.Context, action Action) ([]applied, error) {
 	asked := deletions{}
 	for begin := time.Now(); ; {
 		all, err := r.tryAction(ctx, action, asked)
-		isDown := r.controlPlane.crash != nil && isCutOff(err)
+		isDown := r.controlPlane.crash != nil && isCutOff(err) || errors.Is(err, context.DeadlineExceeded)
 		if err == nil || !isDown || r.elapsed(begin) > time.Minute {
 			return all, err
 		}

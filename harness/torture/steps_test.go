@@ -6,12 +6,18 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 )
 
 // An API server that is killed while it answers has deleted the object, or has not. The step asks again, and does not take
@@ -70,4 +76,33 @@ func TestADeletionThatIsCutOff(t *testing.T) {
 	}
 	require.False(t, isCutOff(nil))
 	require.False(t, isCutOff(fmt.Errorf("the server rejected our request")))
+}
+
+// On a busy machine, an API server that was started again may accept a connection and not answer for a long time.
+func TestAStepWaitsForAnAPIServerThatDoesNotAnswer(t *testing.T) {
+	defer func(long time.Duration) { servedTimeout = long }(servedTimeout)
+	servedTimeout = 100 * time.Millisecond
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices the end of the connection
+		if asked.Add(1) == 1 {
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "7"}}`)
+	}))
+	defer server.Close()
+	client := fake.NewClientset()
+	client.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}}}
+	k := &clients{mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))}
+	var err error
+	k.dynamic, err = dynamic.NewForConfig(&rest.Config{Host: server.URL})
+	require.NoError(t, err)
+	r := recorded(&Scenario{})
+	r.controlPlane = &controlPlane{clients: k}
+	done, err := r.applyAction(t.Context(), Action{Apply: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}})
+	require.NoError(t, err)
+	require.Equal(t, []applied{{"configmaps", "7"}}, done)
+	require.GreaterOrEqual(t, asked.Load(), int32(2))
 }
