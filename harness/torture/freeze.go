@@ -8,34 +8,27 @@ import (
 )
 
 // freeze stops all threads of the program with SIGSTOP, and lets them continue with SIGCONT after a time, or when ctx
-// ends. The time does not include stalls of the machine, because the other replicas must be able to do as much meanwhile
-// on any machine. freeze returns when the program runs again or has ended. A program that is being stopped is not frozen,
-// and one that is stopped or killed meanwhile is thawed. If the program is frozen already, freeze waits for that to end.
+// ends. It returns when the program runs again or has ended. A program that is being stopped is not frozen, and one that
+// is stopped or killed meanwhile is thawed. If the program is frozen already, freeze waits for that to end.
 func (p *process) freeze(ctx context.Context, long time.Duration) {
 	p.mu.Lock()
 	if p.cmd == nil || p.stopping {
 		p.mu.Unlock()
 		return
 	}
-	begin, thawed := time.Now(), p.frozen
+	thawed := p.frozen
 	if thawed == nil {
 		thawed = make(chan struct{})
 		p.frozen = thawed
-		p.freezes = append(p.freezes, begin)
+		p.freezes = append(p.freezes, time.Now())
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGSTOP) // it may have exited just now
 	}
 	p.mu.Unlock()
-	awake := p.awake
-	if awake == nil {
-		awake = time.Since
-	}
-	for left := long; left > 0 && ctx.Err() == nil; left = long - awake(begin) {
-		select {
-		case <-thawed:
-			return
-		case <-time.After(left):
-		case <-ctx.Done():
-		}
+	select {
+	case <-thawed:
+		return
+	case <-time.After(long):
+	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

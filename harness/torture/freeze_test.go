@@ -90,27 +90,6 @@ func TestAProgramIsFrozenOnceAtATime(t *testing.T) {
 	p.freeze(t.Context(), time.Hour) // there is nothing to freeze
 }
 
-// In a stall, the replica that should take over makes no progress either.
-func TestAFreezeDoesNotEndInAStall(t *testing.T) {
-	p := shell(t, nil, exitsOnTERM)
-	p.says("ready")
-	const long = time.Millisecond
-	asked := 0
-	p.awake = func(time.Time) time.Duration {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		require.NotNil(t, p.frozen, "it runs again")
-		if asked++; asked < 3 {
-			return 0
-		}
-		return long
-	}
-	p.freeze(t.Context(), long)
-	require.Equal(t, 3, asked)
-	require.Eventually(t, func() bool { return !p.isFrozen() }, hangs, time.Millisecond)
-	require.Nil(t, p.stop(0))
-}
-
 // A program that was told to stop is not kept from it.
 func TestAProgramThatIsBeingStoppedIsNotFrozen(t *testing.T) {
 	p := shell(t, nil, "trap 'echo stopping; sleep 0.2; exit 0' TERM; "+waits)

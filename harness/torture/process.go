@@ -25,8 +25,6 @@ type process struct {
 	mayExit  func(status int, started time.Time) bool
 	starting func()        // is called before each start; may be nil
 	downtime time.Duration // after an exit, before it is started again; 0 for restartDelay
-	// awake returns how long it is since a time, without the stalls of the machine; nil for time.Since.
-	awake func(since time.Time) time.Duration
 
 	off atomic.Bool // the machine that it runs on is off, so it must not be started
 
