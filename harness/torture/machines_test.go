@@ -39,6 +39,10 @@ func TestMachines(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, report.Outcomes, len(options.Plans))
 	for _, o := range report.Outcomes {
+		if o.Verdict != torture.Passed {
+			t.Logf("the requests of %s:", o.Plan.Kind)
+			require.NoError(t, o.History.WriteRequests(t.Output()))
+		}
 		require.Equal(t, torture.Passed, o.Verdict, "%s: %s\n%s", o.Plan.Kind, o.Message, o.Log)
 		require.False(t, o.NotMet, o.Plan.Kind)
 	}
