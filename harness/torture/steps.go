@@ -122,8 +122,13 @@ func (d deletions) request(ctx context.Context, client dynamic.ResourceInterface
 	if err != nil {
 		return err
 	}
+	isRepeated := d[name] != nil
 	d[name] = current
-	return client.Delete(ctx, name, metav1.DeleteOptions{})
+	err = client.Delete(ctx, name, metav1.DeleteOptions{})
+	if isRepeated && apierrors.IsNotFound(err) {
+		return nil // the first request has deleted it meanwhile
+	}
+	return err
 }
 
 func (r *run) deleteObjects(ctx context.Context, ref Reference, asked deletions) error {

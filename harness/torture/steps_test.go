@@ -24,12 +24,13 @@ import (
 // its own deletion for the controller's.
 func TestADeletionThatIsCutOff(t *testing.T) {
 	for name, c := range map[string]struct {
-		before string // what happened before the answer was cut off: "", "deleted" or "recreated"
+		before string // what happened before the answer was cut off: "", "deleted", "recreated", or "terminating": gone after the next read
 		sent   []string
 	}{
 		"before it was deleted": {"", []string{"DELETE uid-1", "DELETE uid-1"}},
 		"after it was deleted":  {"deleted", []string{"DELETE uid-1"}},
 		"after it came back":    {"recreated", []string{"DELETE uid-1"}},
+		"while it is deleted":   {"terminating", []string{"DELETE uid-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			uid, cut := "uid-1", false
@@ -46,13 +47,16 @@ func TestADeletionThatIsCutOff(t *testing.T) {
 					return
 				}
 				if r.Method != http.MethodDelete {
+					if cut && c.before == "terminating" {
+						uid = "" // the next request does not find it
+					}
 					answer(http.StatusOK, object)
 					return
 				}
 				sent = append(sent, r.Method+" "+uid)
 				if !cut {
 					cut = true
-					uid = map[string]string{"": "uid-1", "deleted": "", "recreated": "uid-2"}[c.before]
+					uid = map[string]string{"": "uid-1", "deleted": "", "recreated": "uid-2", "terminating": "uid-1"}[c.before]
 					w.Header().Set("Content-Length", "1000")
 					_, _ = io.WriteString(w, "{")
 					return // net/http closes the connection, because the answer is too short
