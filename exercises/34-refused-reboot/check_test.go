@@ -22,21 +22,18 @@ import (
 func TestExercise(t *testing.T) {
 	check.Run(t,
 		check.Scene{Name: "a machine reboots", Play: func(w *check.World) {
-			m := begin(w)
+			m := begin(w, 0)
 			m.run(10 * time.Minute)
 			m.expect(1, "")
 		}},
 		check.Scene{Name: "the machine refuses to reboot at first", Play: func(w *check.World) {
-			m := begin(w)
-			m.mu.Lock()
-			m.refuse = 2
-			m.mu.Unlock()
+			m := begin(w, 2)
 			m.run(10 * time.Minute)
 			m.expect(1, "The machine refused to reboot twice, because an update was running. ")
 		}},
 		check.Scene{Name: "the agent is killed before it can reboot the machine", Play: func(w *check.World) {
 			killAfterWrite(w)
-			m := begin(w)
+			m := begin(w, 0)
 			m.run(10 * time.Minute)
 			m.expect(1, "The agent was killed right after it had marked node-1 as rebooting, and was started again. ")
 		}},
@@ -63,9 +60,10 @@ type machine struct {
 	down   bool
 }
 
-func begin(w *check.World) *machine {
+// begin starts the agent of a machine that refuses so many reboots.
+func begin(w *check.World, refuse int) *machine {
 	w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{Now: "", "owner": "ops"}}})
-	m := &machine{w: w, boots: 1}
+	m := &machine{w: w, boots: 1, refuse: refuse}
 	m.start()
 	return m
 }
