@@ -15,6 +15,7 @@ func TestFencing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes about two minutes")
 	}
+	t.Parallel() // each has a lab of its own
 	scenario, err := Read("internal/ledger/scenario.yaml")
 	require.NoError(t, err)
 	fenced, err := scenario.Build(t.Context(), os.Stderr)

@@ -15,6 +15,7 @@ func TestMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a minute")
 	}
+	t.Parallel() // each has a lab of its own
 	scenario, err := torture.Read("internal/rebooter/scenario.yaml")
 	require.NoError(t, err)
 	correct, err := scenario.Build(t.Context(), os.Stderr)
