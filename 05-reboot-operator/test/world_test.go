@@ -28,6 +28,7 @@ import (
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/clustertest"
+	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/machine"
 	"example.com/controllers/harness/machine/host"
@@ -169,7 +170,10 @@ func (w *world) startStandby(args ...string) *clustertest.Running {
 // startAgents starts an agent on each machine, with the rights of a Pod there.
 func (w *world) startAgents(args ...string) {
 	w.t.Helper()
-	workshop := clustertest.BuildProgram(w.t, "../../harness", "./cmd/workshop")
+	harness, err := filepath.Abs("../../harness")
+	require.NoError(w.t, err)
+	workshop, err := gobuild.Build(w.t.Context(), gobuild.Workshop(harness), os.Stderr)
+	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

@@ -27,10 +27,8 @@ import (
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/clustertest"
-	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/history"
-	"example.com/controllers/harness/testinput"
 )
 
 func TestMain(m *testing.M) {
@@ -65,7 +63,7 @@ func newWorld(t *testing.T) *world {
 		t.Skip("it starts a control plane")
 	}
 	t.Parallel()
-	program := buildOnce(t)
+	program := clustertest.BuildProgram(t, "..", "./cmd/kubectl-secretsync")
 	c, err := cluster.Start(t.Context(), cluster.Options{Progress: io.Discard})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Stop()) })
@@ -82,28 +80,6 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { require.NoError(t, w.proxy.Stop()) })
 	w.record()
 	return w
-}
-
-var built struct {
-	sync.Mutex
-	program string
-}
-
-// buildOnce builds kubectl-secretsync, and returns its path.
-func buildOnce(t *testing.T) string {
-	t.Helper()
-	built.Lock()
-	defer built.Unlock()
-	testinput.Declare("..")
-	if built.program == "" {
-		dir, err := filepath.Abs("..")
-		require.NoError(t, err)
-		built.program, err = gobuild.Build(t.Context(), gobuild.Program{
-			Name: "kubectl-secretsync", Dir: dir, Package: "./cmd/kubectl-secretsync", Sources: []string{"."},
-		}, os.Stderr)
-		require.NoError(t, err)
-	}
-	return built.program
 }
 
 // record collects every version of every Secret outside of the source namespace.

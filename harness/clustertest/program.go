@@ -17,20 +17,28 @@ import (
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/environ"
+	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/testinput"
 )
 
-// BuildProgram builds a main package of the module in dir, without the workspace, and returns the path of the binary.
+// BuildProgram builds a main package of the module in dir, without the workspace, and returns the path of the binary, which
+// is in the cache of package gobuild.
 func BuildProgram(t testing.TB, dir, pkg string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
 	testinput.Declare(dir)
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s", "-o", path, pkg)
-	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	sources := []string{"."}
+	if !strings.HasPrefix(pkg, "./") {
+		sources = []string{"go.mod", "go.sum"} // of another module, which they name
 	}
-	return path
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := gobuild.Build(t.Context(), gobuild.Program{Name: filepath.Base(pkg), Dir: dir, Package: pkg, Sources: sources}, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
 // Refusal is a wrong way to call a program, and the error that it must report.
