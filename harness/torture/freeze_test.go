@@ -318,3 +318,33 @@ func TestALeaseMayBeLostWhileTheControlPlaneIsDown(t *testing.T) {
 		require.Nil(t, r.crash())
 	})
 }
+
+// On a busy machine, a program that is thawed may get no processor for a while.
+func TestAQuietTimeInWhichAFrozenProgramGoesOn(t *testing.T) {
+	begin := time.Now()
+	thawed, from := begin.Add(10*time.Second), begin.Add(12*time.Second)
+	request := func(program, verb, resource string, after time.Duration) history.Request {
+		return history.Request{Program: program, Verb: verb, Resource: resource, Start: begin.Add(after)}
+	}
+	write := request("ledger-1", "update", "configmaps", 13*time.Second)
+	for name, c := range map[string]struct {
+		kind     history.InjectionKind
+		to       time.Time
+		requests []history.Request
+		want     bool
+	}{
+		"it writes at last":              {history.ControllerFrozen, thawed, []history.Request{write}, true},
+		"it has only renewed its Lease":  {history.ControllerFrozen, thawed, []history.Request{request("ledger-1", "update", "leases", 11*time.Second), write}, true},
+		"it worked before it was frozen": {history.ControllerFrozen, thawed, []history.Request{request("ledger-1", "update", "configmaps", 9*time.Second), write}, true},
+		"it has gone on already":         {history.ControllerFrozen, thawed, []history.Request{request("ledger-1", "get", "configmaps", 11*time.Second), write}, false},
+		"another one writes":             {history.ControllerFrozen, thawed, []history.Request{request("ledger-2", "update", "configmaps", 13*time.Second)}, false},
+		"nothing comes":                  {history.ControllerFrozen, thawed, nil, false},
+		"it is still frozen":             {history.ControllerFrozen, time.Time{}, []history.Request{write}, false},
+		"it was not frozen":              {history.NoAnswer, thawed, []history.Request{write}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &holdUps{all: []*holdUp{{label: "ledger-1", kind: c.kind, from: begin, to: c.to}}}
+			require.Equal(t, c.want, h.thawedIn(c.requests, from))
+		})
+	}
+}

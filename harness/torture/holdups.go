@@ -129,6 +129,23 @@ func (h *holdUps) outageSince(label string, from time.Time) bool {
 // isOf reports whether a program was kept waiting.
 func (one *holdUp) isOf(label string) bool { return one.label == "" || one.label == label }
 
+// thawedIn reports whether a program that was frozen has gone on with its work only since from: on a busy machine, it may not
+// get a processor for seconds. Its Lease and its Events are not its work.
+func (h *holdUps) thawedIn(requests []history.Request, from time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.all, func(one *holdUp) bool {
+		if one.kind != history.ControllerFrozen || one.to.IsZero() {
+			return false
+		}
+		worksAgain := func(q history.Request) bool {
+			return one.isOf(q.Program) && q.Resource != "leases" && q.Resource != "events" && !q.Start.Before(one.to)
+		}
+		first := slices.IndexFunc(requests, worksAgain)
+		return first >= 0 && !requests[first].Start.Before(from)
+	})
+}
+
 // isHeldUp reports whether a fault keeps a program waiting at present. If a replica is frozen or cannot connect, another
 // one is expected to do its work.
 func (r *run) isHeldUp() bool {

@@ -180,8 +180,8 @@ func (r *run) settle(ctx context.Context) error {
 }
 
 // awaitRest waits for a quiet time, in which the controller should not write, and returns what came in it. The quiet
-// time begins again if a fault occurs in it, if somebody else changes an object that the controller watches, or if the
-// controller writes what it still owed: a write that had failed before.
+// time begins again if a fault occurs in it, if somebody else changes an object that the controller watches, if the
+// controller writes what it still owed, a write that had failed before, or if a program goes on in it that was frozen.
 func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 	const maxBeginnings = 8
 	for beginning := 1; ; beginning++ {
@@ -205,8 +205,11 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 		if err := r.sleep(ctx, nil, r.scenario.Quiet.Duration); err != nil {
 			return quietTime{}, err
 		}
-		quiet := r.recording.History().Between(from, time.Time{})
-		isOver := r.holdUps.since(from, r.recovered) == 0 && !(isChangedByOthers(quiet) && r.countAtRest(quiet).isBusy()) && !slices.ContainsFunc(quiet.Requests, func(q history.Request) bool { return q.IsDisturbed() || owed[writeOf(q)] })
+		all := r.recording.History()
+		quiet := all.Between(from, time.Time{})
+		isDisturbed := func(q history.Request) bool { return q.IsDisturbed() || owed[writeOf(q)] }
+		isOver := r.holdUps.since(from, r.recovered) == 0 && !(isChangedByOthers(quiet) && r.countAtRest(quiet).isBusy()) &&
+			!slices.ContainsFunc(quiet.Requests, isDisturbed) && !r.holdUps.thawedIn(all.Requests, from)
 		if isOver || beginning == maxBeginnings {
 			return r.observeRest(ctx, quiet)
 		}
