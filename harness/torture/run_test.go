@@ -309,7 +309,7 @@ func TestParallel(t *testing.T) {
 		want    int
 	}{
 		"what the machine takes":                  {Options{Scenario: &Scenario{}}, Capacity()},
-		"whole clusters":                          {Options{Scenario: &Scenario{Scope: "cluster"}}, max(1, Capacity()/3)},
+		"whole clusters":                          {Options{Scenario: &Scenario{Scope: "cluster"}}, max(1, Capacity()/4)},
 		"as asked for":                            {Options{Scenario: &Scenario{}, Parallel: 3}, 3},
 		"in one namespace":                        {Options{Scenario: &Scenario{Namespace: "shop"}}, 1},
 		"in one namespace, whatever is asked for": {Options{Scenario: &Scenario{Namespace: "shop"}, Parallel: 3}, 1},

@@ -528,7 +528,7 @@ func (o Options) Runs() int {
 	case o.Parallel > 0:
 		return o.Parallel
 	case o.Scenario.isCluster(): // a control plane for each takes memory, and mostly starting it takes processors
-		return max(1, Capacity()/3)
+		return max(1, Capacity()/4)
 	}
 	return Capacity()
 }
@@ -536,7 +536,7 @@ func (o Options) Runs() int {
 // Capacity is how many runs this machine takes at a time. A run mostly waits, so there may be several for each
 // processor; each has a controller of its own, which needs memory.
 func Capacity() int {
-	const perProcessor, memory = 6, 200 << 20 // bytes
+	const perProcessor, memory = 9, 200 << 20 // bytes
 	runs := perProcessor * runtime.GOMAXPROCS(0)
 	if free, err := mem.VirtualMemory(); err == nil {
 		runs = min(runs, int(free.Available/memory))
