@@ -440,3 +440,13 @@ func TestDoesNotWaitForeverForAnAPIServerThatNeverAnswers(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
+
+func TestDefaults(t *testing.T) {
+	p := start(t, nil, "-help")
+	require.Zero(t, p.status())
+	for _, want := range []string{
+		"SIGTERM (default 10s)", "further failure (default 100ms)", "that wait (default 1m0s)", "a fifth (default 5m0s)", "concurrently (default 2)",
+	} {
+		require.Contains(t, strings.Join(p.log, "\n"), want)
+	}
+}
