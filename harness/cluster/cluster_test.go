@@ -187,6 +187,27 @@ func TestDoneAndErrReportADeadControlPlane(t *testing.T) {
 	requireEmpty(t, temp)
 }
 
+// Its clients do not know another address.
+func TestCrashSaysIfTheAddressIsTaken(t *testing.T) {
+	options := cluster.Options{}
+	c, _ := start(t, options)
+	require.NoError(t, c.Crash(t.Context(), options))
+	config, err := c.Config()
+	require.NoError(t, err)
+	address := strings.TrimPrefix(config.Host, "https://")
+	taken := make(chan net.Listener, 1)
+	go func() { // takes the address as soon as it is free, long before the new control plane wants it
+		for {
+			if listener, err := net.Listen("tcp", address); err == nil {
+				taken <- listener
+				return
+			}
+		}
+	}()
+	require.EqualError(t, c.Crash(t.Context(), options), "start the control plane again: another program has taken its address https://"+address+" while it was down")
+	require.NoError(t, (<-taken).Close())
+}
+
 func TestFailedStartSaysWhyAndLeavesNothingBehind(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)

@@ -111,12 +111,17 @@ func (c *Cluster) Stop() error {
 }
 
 // Crash kills the control plane of a cluster that Start has started with SIGKILL, and starts it again with the state
-// that it has left, at the same address if that is still free. It closes the channel that [Cluster.Done] has returned
-// before; later calls return a new one. No other method may be called at the same time.
+// that it has left. It closes the channel that [Cluster.Done] has returned before; later calls return a new one. If another
+// program has taken its port meanwhile, it runs at another address, and Crash returns an error: its clients do not know that
+// address. No other method may be called at the same time.
 func (c *Cluster) Crash(ctx context.Context, o Options) error {
 	p := c.process
 	if p == nil {
 		return fmt.Errorf("crash %s: this process has not started it", c.Name)
+	}
+	before, err := c.Config()
+	if err != nil {
+		return err
 	}
 	_ = p.cmd.Process.Kill() // it may have exited already
 	<-p.exited
@@ -126,7 +131,11 @@ func (c *Cluster) Crash(ctx context.Context, o Options) error {
 		return fmt.Errorf("start the control plane again: %w", err)
 	}
 	c.process = restarted.process
-	return p.log.Close()
+	after, err := c.Config()
+	if err == nil && after.Host != before.Host {
+		err = fmt.Errorf("start the control plane again: another program has taken its address %s while it was down", before.Host)
+	}
+	return errors.Join(err, p.log.Close())
 }
 
 // launch runs the control plane's program, which is at path, with the data directory dir, and waits until the cluster
