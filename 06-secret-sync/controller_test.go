@@ -1030,3 +1030,47 @@ func TestTheCopyIsReplacedMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// A copy may change after the controller has decided. That is no failure, so the log does not call it one.
+func TestConflictsAreNotLoggedAsErrors(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"the copy was changed": func(w *world) {
+			w.edit("ns-00", "db", with("password", "other"))
+			advance(4 * time.Second)
+			w.edit("ns-00", "db", with("password", "another"))
+		},
+		"a Secret has the copy's name": func(w *world) {
+			w.addNamespace("ns-01", true)
+			advance(4 * time.Second)
+			w.create("ns-01", "db")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addNamespaces(1)
+				w.share("db")
+				p := w.startController(5 * time.Second)
+				advance(time.Minute)
+				w.written()
+				change(w)
+				advance(time.Minute)
+				require.Contains(t, strings.Join(w.written(), "\n"), " 409")
+				require.Contains(t, p.log.String(), "Conflict, requeueing with backoff")
+				require.NotContains(t, p.log.String(), "Failed, requeueing with backoff")
+			})
+		})
+	}
+}
+
+func TestSaysAtTheStartIfThereIsNoSourceNamespace(t *testing.T) {
+	for _, exists := range []bool{true, false} {
+		inWorld(t, func(t *testing.T, w *world) {
+			if !exists {
+				w.removeNamespace("secret-sync")
+			}
+			p := w.startController(0)
+			advance(time.Minute)
+			require.Equal(t, !exists, strings.Contains(p.log.String(), "The source namespace does not exist"))
+		})
+	}
+}
