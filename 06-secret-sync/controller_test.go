@@ -543,6 +543,46 @@ func TestASourceIsDeletedDuringItsFanOut(t *testing.T) {
 	})
 }
 
+// What is to be updated waits as well as what is to be created.
+func TestDeletesGoBeforeUpdates(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := w.addNamespaces(30)
+		w.options.QPS, w.options.Burst = 1, 1
+		w.startController(0)
+		w.share("db")
+		w.share("web")
+		advance(5 * time.Minute)
+		w.requireCopies("db", names...)
+		w.edit("secret-sync", "web", with("password", "new"))
+		advance(time.Second)
+		w.remove("secret-sync", "db")
+		w.written()
+		advance(time.Duration(len(names)+w.options.Workers) * time.Second)
+		w.requireCopies("db")
+		updates := slices.DeleteFunc(w.written(), func(request string) bool { return !strings.HasPrefix(request, "update") })
+		require.LessOrEqual(t, len(updates), w.options.Workers, "those that workers had begun")
+	})
+}
+
+// After a restart, all copies are compared once. Those that are right wait for no other, however few writes a second there
+// may be.
+func TestTheLimitIsOneOfWrites(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := w.addNamespaces(100)
+		w.options.QPS, w.options.Burst = 1, 1
+		p := w.startController(0)
+		w.share("db")
+		advance(5 * time.Minute)
+		w.requireCopies("db", names...)
+		p.stop()
+		w.startController(0)
+		advance(0)
+		w.remove("ns-50", "db")
+		advance(5 * time.Second)
+		w.requireCopies("db", names...)
+	})
+}
+
 // B18: of many changes, the last one wins everywhere. B19: no update of a source that is gone.
 func TestManyChanges(t *testing.T) {
 	for _, lag := range []time.Duration{0, 300 * time.Millisecond} {
@@ -1055,6 +1095,7 @@ func TestConflictsAreNotLoggedAsErrors(t *testing.T) {
 				change(w)
 				advance(time.Minute)
 				require.Contains(t, strings.Join(w.written(), "\n"), " 409")
+				require.Contains(t, p.log.String(), `Writing copy="ns-00/db" action="create" why="there is no copy"`)
 				require.Contains(t, p.log.String(), "Conflict, requeueing with backoff")
 				require.NotContains(t, p.log.String(), "Failed, requeueing with backoff")
 			})
