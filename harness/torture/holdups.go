@@ -129,8 +129,9 @@ func (h *holdUps) outageSince(label string, from time.Time) bool {
 // isOf reports whether a program was kept waiting.
 func (one *holdUp) isOf(label string) bool { return one.label == "" || one.label == label }
 
-// thawedIn reports whether a program that was frozen has gone on with its work only since from: on a busy machine, it may not
-// get a processor for seconds. Its Lease and its Events are not its work.
+// thawedIn reports whether a program that was frozen has written only since from, for the first time after it: on a busy
+// machine, it may not get a processor for seconds, and what it writes then was begun before. Its Lease and its Events do not
+// count.
 func (h *holdUps) thawedIn(requests []history.Request, from time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,10 +139,10 @@ func (h *holdUps) thawedIn(requests []history.Request, from time.Time) bool {
 		if one.kind != history.ControllerFrozen || one.to.IsZero() {
 			return false
 		}
-		worksAgain := func(q history.Request) bool {
-			return one.isOf(q.Program) && q.Resource != "leases" && q.Resource != "events" && !q.Start.Before(one.to)
+		writes := func(q history.Request) bool {
+			return q.IsWrite() && one.isOf(q.Program) && q.Resource != "leases" && q.Resource != "events" && !q.Start.Before(one.to)
 		}
-		first := slices.IndexFunc(requests, worksAgain)
+		first := slices.IndexFunc(requests, writes)
 		return first >= 0 && !requests[first].Start.Before(from)
 	})
 }

@@ -181,7 +181,8 @@ func (r *run) settle(ctx context.Context) error {
 
 // awaitRest waits for a quiet time, in which the controller should not write, and returns what came in it. The quiet
 // time begins again if a fault occurs in it, if somebody else changes an object that the controller watches, if the
-// controller writes what it still owed, a write that had failed before, or if a program goes on in it that was frozen.
+// controller writes what it still owed, a write that had failed before, or if a program writes for the first time since it
+// was frozen.
 func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 	const maxBeginnings = 8
 	for beginning := 1; ; beginning++ {
