@@ -33,6 +33,7 @@ func TestMachines(t *testing.T) {
 		plan("program=agent-node-0,verb=patch,nth=1,power-cut=before"), plan("program=agent-node-0,verb=patch,nth=1,power-cut=after"),
 		plan("program=agent-node-0,verb=patch,nth=1,reboot=after"), plan("program=agent-node-0,verb=patch,nth=2,reboot=before"),
 		plan("program=agent-node-2,verb=patch,nth=1,crash=after"), plan("program=agent-node-2,verb=patch,nth=1,power-cut=after"),
+		plan("program=agent-node-2,verb=patch,nth=1,refuse=409,power-cut=after"), // as if the Node had changed meanwhile
 	}}
 	options.Baseline, err = lab.Learn(t.Context(), options)
 	require.NoError(t, err)
