@@ -86,7 +86,7 @@ packages = $(patsubst %,./%/...,$(modules))
 # The tests in e2e need a kind cluster, so they are not among those of "make tests".
 tested = $(filter-out ./e2e/...,$(packages))
 # The tests that take longest, mostly waiting: they start first, so that the others run beside them.
-longest = ./harness/torture ./04-crd/test ./03-workqueue/test ./05-reboot-operator/test ./06-secret-sync/test ./harness/cmd/workshop
+longest = ./04-crd/test ./03-workqueue/test ./05-reboot-operator/test ./06-secret-sync/test ./harness/torture ./harness/cmd/workshop
 # Directories whose code must be formatted: not the participant's, in exercises/my.
 formatted = $(filter-out exercises,$(modules)) $(wildcard exercises/*.go exercises/[0-9]*)
 
@@ -108,7 +108,7 @@ link = -s$(if $(filter linux/amd64,$(shell go env GOOS)/$(shell go env GOARCH)),
 tests: tools ## Run the tests of all modules with the race detector, on one control plane
 	@rm -f .workshop/tests.json # if this run cannot start, the counts of an earlier one must not be printed
 	@($(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 GOGC=200 KUBE_CACHE_MUTATION_DETECTOR=true \
-		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off '-ldflags=$(link)' -p 5 -parallel 4 -timeout 30m \
+		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off '-ldflags=$(link)' -p 4 -parallel 4 -timeout 30m \
 		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(longest) $(tested))); \
 	status=$$?; .workshop/bin/bootstrap harness slowest .workshop/tests.json || exit 1; exit $$status
 
