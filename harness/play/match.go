@@ -11,13 +11,14 @@ import (
 // ellipsis stands for any text in a line of a page; a line of its own, for any lines.
 const ellipsis = "..."
 
-// approximate matches a number that is a little different each time, or the least that a number may be, with its unit.
-var approximate = regexp.MustCompile(`^([~≥])(\d+(?:\.\d+)?)(\D*)$`)
+// approximate matches a number that is a little different each time, or the least or most that a number may be, with its
+// unit.
+var approximate = regexp.MustCompile(`^([~≥≤])(\d+(?:\.\d+)?)(\D*)$`)
 
 // matchLine reports whether a line of output matches a line of a page.
 func matchLine(pattern, line string) bool {
 	line = strings.TrimRight(line, " \t\r")
-	if strings.ContainsAny(pattern, "~≥") {
+	if strings.ContainsAny(pattern, "~≥≤") {
 		return matchWords(strings.Fields(pattern), strings.Fields(line))
 	}
 	return matchText(pattern, line)
@@ -41,8 +42,11 @@ func matchWords(patterns, words []string) bool {
 			return false
 		}
 		least, most := wanted/2, wanted*2
-		if number[1] == "≥" {
+		switch number[1] {
+		case "≥":
 			least, most = wanted, math.Inf(1)
+		case "≤":
+			least, most = 0, wanted
 		}
 		got, err := strconv.ParseFloat(strings.TrimSuffix(words[i], number[3]), 64)
 		if err != nil || !(least <= got && got <= most) { // NaN is no number

@@ -11,8 +11,9 @@
 //   - The lines that follow are the output that the command must have, standard error included. In
 //     a line, "..." stands for any text; a line that is only "..." stands for any number of lines.
 //     A word such as "~60" or "~1.5s" stands for a number between half of it and twice it, and one such as "≥1.5s"
-//     for a number that is not less: a time, which a slow machine makes longer. In a line that has one,
-//     the width of white space does not count. At the end of a line it never does.
+//     for a number that is not less: a time, which a slow machine makes longer. "≤40" stands for a number that is
+//     not greater: a size, which a slow machine makes smaller if what has gathered is compressed together. In a line
+//     that has one, the width of white space does not count. At the end of a line it never does.
 //   - A command that fails, fails the page, unless the last line of its output on the page is
 //     "(exit status 1)", with that status.
 //   - A command that ends in "&" runs in the background until the end of the page, or until the page
