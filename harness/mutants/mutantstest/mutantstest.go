@@ -19,6 +19,7 @@ func UnitTests(t *testing.T, module, dir string) {
 	if testing.Short() {
 		t.Skip("it compiles the lesson once for each mutant")
 	}
+	t.Parallel()
 	patches, err := filepath.Glob(filepath.Join(dir, "*.patch"))
 	require.NoError(t, err)
 	require.NotEmpty(t, patches)

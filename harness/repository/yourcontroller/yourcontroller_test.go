@@ -1,4 +1,6 @@
-package repository
+// Package yourcontroller tests the page "Your controller". It is a package of its own because it takes long, and so that a
+// change of another lesson or page does not run it again.
+package yourcontroller
 
 import (
 	"bytes"
