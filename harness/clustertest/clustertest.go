@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -180,28 +179,8 @@ func PlayLesson(t testing.TB, dir string) {
 	if stage.Workshop, err = gobuild.Build(ctx, gobuild.Workshop(filepath.Join(root, "harness")), os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	var screen screen
+	var screen bytes.Buffer
 	if _, _, err := stage.Play(ctx, play.Player{Out: &screen}); err != nil {
 		t.Fatalf("%v\n\nthe page as it was played:\n%s", err, screen.String())
 	}
-}
-
-// screen is a buffer that programs write to, and that may be read meanwhile.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (s *screen) Write(text []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(text)
-}
-
-// String implements fmt.Stringer.
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -95,7 +96,7 @@ type Running struct {
 	done chan struct{}
 	err  error // of its end, once done
 
-	log screen
+	log syncBuffer
 }
 
 // StartProgram starts a program in an environment in which it finds no cluster other than the one that its arguments name.
@@ -175,4 +176,24 @@ func (r *Running) Wait() error {
 		r.t.Fatalf("%s is still running:\n%s", r.cmd.Path, r.Log())
 		return nil
 	}
+}
+
+// syncBuffer is a buffer that a program writes to, and that may be read meanwhile.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (s *syncBuffer) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(text)
+}
+
+// String implements fmt.Stringer.
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }

@@ -279,6 +279,17 @@ func TestACommandThatDoesNotEndWhenAskedIsAnErrorAndIsKilled(t *testing.T) {
 	requireGone(t, pid)
 }
 
+// What a command has written until it was killed is on the screen when Play returns.
+func TestShowsTheLastWordsOfACommandThatIsKilled(t *testing.T) {
+	screen, _, err := playText(t, t.Context(), play.Player{}, console(
+		"$ bash -c 'while true; do echo still here; done' &",
+		"bash | still here",
+		"$ false",
+	))
+	require.ErrorContains(t, err, "exit status 1")
+	require.Regexp(t, `\(\d+ more lines\)\n(bash \| .*\n){3}$`, screen)
+}
+
 // leavesBehind starts a process in the background, and one more in the background of that.
 func leavesBehind(t *testing.T) (text string, pids []string) {
 	dir := t.TempDir()

@@ -12,7 +12,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 
@@ -28,6 +30,8 @@ type shell struct {
 	lines    chan string    // of its standard output and standard error
 	mark     string         // begins the line after a command's output, which ends in its exit status
 	fifos    string         // directory of the named pipes that background commands write to
+	logs     sync.WaitGroup // the goroutines that read these pipes
+	names    []string       // of these pipes
 }
 
 // driver reads commands from file 3, and prints the mark and the exit status after each. Job control (set -m) gives
@@ -140,8 +144,9 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		return fmt.Errorf("make a pipe for the log of %s: %w", name, err)
 	}
+	s.names = append(s.names, fifo)
 	opened := make(chan struct{})
-	go func() {
+	s.logs.Go(func() {
 		status := -1
 		defer func() { done(status) }()
 		// Open blocks until the command has opened its end; the reads end when its last process has closed it.
@@ -170,7 +175,7 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 				each(line)
 			}
 		}
-	}()
+	})
 	script := fmt.Sprintf("{ %s\nprintf '\\n%%s %%d\\n' \"$__mark\" $?; } >'%s' 2>&1 &", command, fifo)
 	var output []string
 	status, err := s.run(ctx, script, func(line string) { output = append(output, line) })
@@ -178,10 +183,7 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 		err = fmt.Errorf("bash does not accept the command:\n%s", strings.Join(output, "\n"))
 	}
 	if err != nil {
-		// Nobody will write to the pipe. Opening and closing it unblocks the reader.
-		if writer, openErr := os.OpenFile(fifo, os.O_RDWR, 0); openErr == nil {
-			writer.Close()
-		}
+		unblock(fifo)
 		return err
 	}
 	// The page's next command may kill it. If that happened before it has opened its end, the reader would block for ever.
@@ -193,24 +195,42 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 	}
 }
 
+// unblock ends the reader of a named pipe to which nobody will write.
+func unblock(fifo string) {
+	if writer, err := os.OpenFile(fifo, os.O_RDWR, 0); err == nil {
+		writer.Close()
+	}
+}
+
 // killJobs sends SIGTERM to all background commands and their children.
 func (s *shell) killJobs(ctx context.Context) error {
 	_, err := s.run(ctx, `for __job in $(jobs -p); do kill -TERM -- "-$__job"; done 2>/dev/null`, func(string) {})
 	return err
 }
 
-// close ends the shell and everything that it started.
+// close ends the shell and everything that it started, and waits until the functions given to background have been called for
+// the last time.
 func (s *shell) close() error {
 	s.commands.Close()
 	_, _ = io.WriteString(s.alive, guard.Bye) // the guard may have been killed
 	s.alive.Close()
 	for range s.lines { // or the goroutine that reads the output would block
 	}
-	if err := s.process.Wait(); err != nil {
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			return err
-		}
+	err := s.process.Wait()
+	for _, fifo := range s.names {
+		unblock(fifo)
 	}
-	return nil
+	ended := make(chan struct{})
+	go func() {
+		s.logs.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second): // a process that has left the shell's session holds a pipe
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return nil
+	}
+	return err
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -90,26 +89,8 @@ func TestYourController(t *testing.T) {
 	env = append(env, "PATH="+strings.Join(path, string(os.PathListSeparator)))
 	page.Parts = append([]play.Part{{Steps: []play.Step{{Command: "cd .."}}}}, page.Parts...)
 
-	var screen screen
+	var screen bytes.Buffer
 	player := play.Player{Out: &screen, Scratch: scratch, Limit: 10 * time.Minute, Env: env}
 	_, err = player.Play(t.Context(), page)
 	require.NoError(t, err, "%s", screen.String())
-}
-
-// screen is what a page is shown on. What the page has started may still write to it when the page has ended.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *screen) Write(text []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(text)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }
