@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,7 @@ func TestIsStale(t *testing.T) {
 		"created long before the change":                           {created: -24 * time.Hour, now: time.Hour, label: "frontend", want: true},
 		"created after the change":                                 {created: second, now: time.Hour, label: "frontend", want: false},
 		"created in the same second as the change":                 {created: 0, now: second, label: "frontend", want: true},
+		"the second of the change begins":                          {created: -second, now: 0, label: "frontend", want: false},
 		"the second of the change is not over":                     {created: -second, now: second - 1, label: "frontend", want: false},
 		"clock behind the API server":                              {created: -second, now: -time.Hour, label: "frontend", want: true},
 		"already being deleted":                                    {created: -second, now: second, label: "frontend", deleted: true, want: false},
@@ -173,13 +175,15 @@ func (c *fakeCluster) writes() int {
 	return count
 }
 
-// start starts the controller, and returns a function that stops it.
-func (c *fakeCluster) start() (stop func()) {
+// start starts the controller on the Node, and returns a function that stops it.
+func (c *fakeCluster) start() (stop func()) { return c.startOn("node-0") }
+
+func (c *fakeCluster) startOn(node string) (stop func()) {
 	logger := ktesting.NewLogger(c.t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	c.log = logger.GetSink().(ktesting.Underlier).GetBuffer()
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 	done := make(chan struct{})
-	controller := &Controller{Client: c.Clientset, Namespace: namespace, NodeName: "node-0", Interval: time.Second}
+	controller := &Controller{Client: c.Clientset, Namespace: namespace, NodeName: node, Interval: time.Second}
 	go func() {
 		defer close(done)
 		controller.Run(ctx)
@@ -294,6 +298,21 @@ func TestFailedDeletionDoesNotBlockOtherPods(t *testing.T) {
 		require.Equal(t, []string{"frontend-1"}, cluster.pods())
 		require.Equal(t, []string{"delete Pod shop/frontend-1: injected failure"}, cluster.loggedErrors()[:1], "the error names the Pod")
 	})
+}
+
+// The controller reads the Node that it runs on only if it knows its name.
+func TestOwnNode(t *testing.T) {
+	for _, name := range []string{"", "node-0"} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster := newFakeCluster(t)
+			stop := cluster.startOn(name)
+			advance(time.Minute)
+			stop()
+			require.Empty(t, cluster.loggedErrors())
+			logged := strings.Contains(cluster.log.String(), `Own Node node="node-0"`)
+			require.Equal(t, name != "", logged, "%s", cluster.log.String())
+		})
+	}
 }
 
 func TestMissingObjectsAreNotErrors(t *testing.T) {
