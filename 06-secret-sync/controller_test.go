@@ -3,7 +3,9 @@ package secretsync
 import (
 	"fmt"
 	"net/http/httptest"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -408,6 +410,11 @@ func TestForbiddenNamespaces(t *testing.T) {
 		require.Less(t, len(w.written()), 100, "with backoff")
 		require.Equal(t, []string{"db Warning Forbidden Not copied to ns-01/db: the API server answered 403 Forbidden: the ServiceAccount may not create Secrets in namespace ns-01; a RoleBinding there can allow it"}, w.told())
 		require.True(t, p.c.ready.Load())
+		failures := regexp.MustCompile(`Failed, requeueing with backoff.* failures=(\d+)`).FindAllStringSubmatch(p.log.String(), 3)
+		require.Len(t, failures, 3)
+		for i, failure := range failures {
+			require.Equal(t, strconv.Itoa(i+1), failure[1])
+		}
 		w.locked(func() { delete(w.forbidden, "ns-01") })
 		advance(2 * time.Minute)
 		w.requireCopies("db", "ns-00", "ns-01", "ns-02")
