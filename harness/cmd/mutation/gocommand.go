@@ -26,7 +26,7 @@ func goCommand(args []string) int {
 	if args[0] != "test" {
 		return 0 // "go mod download"; the go command downloads what it needs
 	}
-	test := []string{"test", "-short", "-vet=off", "-count=1", "-ldflags=-s -w"} // a smaller binary links faster
+	test := []string{"test", "-short", "-vet=off", "-count=1", "-failfast", "-ldflags=-s -w"} // a smaller binary links faster
 	if at := slices.Index(args, "-coverprofile"); at >= 0 {
 		dir := strings.TrimSuffix(args[len(args)-1], "/...")
 		if err := writeProfile(args[at+1], dir); err != nil {
