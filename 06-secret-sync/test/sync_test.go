@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/secretsync"
 )
@@ -548,8 +549,10 @@ func TestNoSourceNamespace(t *testing.T) {
 	require.Equal(t, before, w.secret("team-a", "registry"))
 	w.stop(run)
 
-	// If it is deleted, so are its sources, and so are their copies.
-	w.start()
+	// If it is deleted, so are its sources, and so are their copies. The manifests' ServiceAccount would be deleted with it, so
+	// this controller has another account.
+	run = clustertest.StartProgram(t, w.program, controllerArgs(w.Cluster.Kubeconfig, w.Namespace)...)
+	run.AwaitLog("Caches synced")
 	require.NoError(t, w.client.CoreV1().Namespaces().Delete(t.Context(), w.Namespace, metav1.DeleteOptions{}))
 	w.isGone("team-a", "registry")
 }
