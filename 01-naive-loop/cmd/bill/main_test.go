@@ -49,12 +49,12 @@ func TestBill(t *testing.T) {
 			verb, resource, version string
 			count, bytes            int
 		}{
+			{"POST", "configmaps", "v1", iterations, 77 * iterations}, // no read
 			{"GET", "configmaps", "v1", iterations, 100 * iterations},
 			{"LIST", "pods", "v1", iterations, 2500 * iterations},
 			{"LIST", "pods", "v2", 3 + iterations, 9 + 1500*iterations},
-			{"GET", "pods", "v1", 5, 500},                             // by another client, earlier
-			{"POST", "configmaps", "v1", iterations, 77 * iterations}, // no read
-			{"LIST", "secrets", "v1", iterations, 77 * iterations},    // not asked for
+			{"GET", "pods", "v1", 5, 500},                          // by another client, earlier
+			{"LIST", "secrets", "v1", iterations, 77 * iterations}, // not asked for
 		} {
 			labels := fmt.Sprintf("resource=%q,verb=%q,version=%q", m.resource, m.verb, m.version)
 			fmt.Fprintf(&counts, "apiserver_request_total{%s} %d\n", labels, m.count)
