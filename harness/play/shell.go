@@ -31,7 +31,7 @@ type shell struct {
 	mark     string         // begins the line after a command's output, which ends in its exit status
 	fifos    string         // directory of the named pipes that background commands write to
 	logs     sync.WaitGroup // the goroutines that read these pipes
-	names    []string       // of these pipes
+	pipes    []string       // their paths
 }
 
 // driver reads commands from file 3, and prints the mark and the exit status after each. Job control (set -m) gives
@@ -144,7 +144,7 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		return fmt.Errorf("make a pipe for the log of %s: %w", name, err)
 	}
-	s.names = append(s.names, fifo)
+	s.pipes = append(s.pipes, fifo)
 	opened := make(chan struct{})
 	s.logs.Go(func() {
 		status := -1
@@ -217,7 +217,7 @@ func (s *shell) close() error {
 	for range s.lines { // or the goroutine that reads the output would block
 	}
 	err := s.process.Wait()
-	for _, fifo := range s.names {
+	for _, fifo := range s.pipes {
 		unblock(fifo)
 	}
 	ended := make(chan struct{})
