@@ -28,6 +28,9 @@ type Options struct {
 	Progress io.Writer
 	// APIServerFlags are additional kube-apiserver flags, which override the defaults.
 	APIServerFlags []string
+	// GCPercent is the control plane's GOGC, see package runtime, unless this process has been told one: the higher it is,
+	// the more memory the control plane takes, and the less CPU time. 0 for the control plane's default, which spares memory.
+	GCPercent int
 }
 
 // tempPrefix begins the names of the data directories that Start creates in the directory for temporary files.
@@ -168,6 +171,9 @@ func launch(ctx context.Context, o Options, path, dir string, detached bool) (*C
 		args = append(args, "--apiserver-flag", flag)
 	}
 	cmd := exec.Command(path, args...)
+	if o.GCPercent != 0 && os.Getenv("GOGC") == "" {
+		cmd.Env = append(os.Environ(), fmt.Sprintf("GOGC=%d", o.GCPercent))
+	}
 	cmd.Stderr = log
 	// In a session of its own, so that Ctrl-C does not reach it: this process decides when it stops.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

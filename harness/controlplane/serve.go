@@ -117,9 +117,7 @@ func serve(s settings, out io.Writer) error {
 	if err := os.Chdir(dir); err != nil {
 		return err
 	}
-	if os.Getenv("GOGC") == "" {
-		s.onReady = deferGarbageCollection()
-	}
+	s.onReady = deferGarbageCollection()
 	logs.InitLogs()
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 
@@ -243,18 +241,20 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 
 // deferGarbageCollection turns the garbage collector off until the function that it returns is called. Most of
 // what is allocated during the start stays in use, and collecting garbage would be a fifth of the CPU time of
-// the start. Above startLimit, which a start on a large database may exceed, the collector runs all the same.
+// the start. Above startLimit, which a start on a large database may exceed, the collector runs all the same. Then it runs
+// as GOGC says, or by default more often than in other programs: on a laptop, memory is scarcer than CPU time.
 func deferGarbageCollection() (resume func()) {
 	const startLimit = 512 << 20 // bytes
 	usual := debug.SetMemoryLimit(-1)
 	debug.SetMemoryLimit(min(usual, startLimit))
-	debug.SetGCPercent(-1)
+	percent := debug.SetGCPercent(-1)
+	if os.Getenv("GOGC") == "" {
+		percent = 50
+	}
 	return func() {
-		// On a laptop, memory is scarcer than CPU time: collect more often than by default, and return the
-		// garbage of the start to the operating system.
-		debug.SetGCPercent(50)
+		debug.SetGCPercent(percent)
 		debug.SetMemoryLimit(usual)
-		debug.FreeOSMemory()
+		debug.FreeOSMemory() // returns the garbage of the start to the operating system
 	}
 }
 
