@@ -11,8 +11,8 @@ import (
 	"example.com/controllers/harness/cluster"
 )
 
-// Lab is where controllers are put to torture: one control plane that most runs share, and one for the plans that kill
-// the control plane, which is started when it is first needed. Its methods may be called by several goroutines.
+// Lab is where controllers are put to torture: one control plane that most runs share, and those for the plans that kill
+// the control plane, which are started when they are needed. Its methods may be called by several goroutines.
 type Lab struct {
 	ctx     context.Context // ends the control planes; the context of a single Run may end before
 	options cluster.Options
@@ -20,9 +20,9 @@ type Lab struct {
 	runs    atomic.Int64 // how many there have been; numbers their namespaces
 	stalls  *stalls
 
-	mu         sync.Mutex // held by the plan that uses expendable
-	expendable *controlPlane
-	restartErr func() error // why expendable could not be started again
+	mu         sync.Mutex
+	expendable []*controlPlane // all that plans may kill
+	idle       []*controlPlane // those of them that no plan uses
 }
 
 // controlPlane is one that runs are on.
@@ -31,18 +31,20 @@ type controlPlane struct {
 	options cluster.Options // that it was started with
 	clients *clients
 	crash   func() // kills the control plane and starts it again; nil for the shared one
+	// restartErr says why the control plane could not be started again, or nil.
+	restartErr func() error
 
 	definitions once // the CustomResourceDefinitions of manifests, by their JSON
 }
 
 // Open starts a Lab with one control plane of so many nodes. The control plane ends with ctx, or with Close.
 func Open(ctx context.Context, nodes int, progress io.Writer) (*Lab, error) {
-	l := &Lab{ctx: ctx, options: cluster.Options{Nodes: nodes, Progress: progress}}
+	l := &Lab{ctx: ctx, options: cluster.Options{Nodes: nodes, GCPercent: 400, Progress: progress}} // one for many runs
 	var err error
 	if l.shared, err = l.newControlPlane(ctx, nodes); err != nil {
 		return nil, err
 	}
-	l.stalls = watchForStalls(l.shared.probe, processorTimes)
+	l.stalls = watchForStalls(l.shared.probe, readProcessorUse)
 	return l, nil
 }
 
@@ -71,30 +73,49 @@ func (l *Lab) Close() error {
 	defer l.mu.Unlock()
 	l.stalls.stop()
 	err := l.shared.cluster.Stop()
-	if l.expendable != nil {
-		err = errors.Join(err, l.expendable.cluster.Stop())
+	for _, p := range l.expendable {
+		err = errors.Join(err, p.cluster.Stop())
 	}
 	return err
 }
 
-// withExpendable calls execute with a control plane that it may kill. There is one such run at a time.
+// withExpendable calls execute with a control plane that it may kill, and that nobody else uses meanwhile.
 func (l *Lab) withExpendable(execute func(*controlPlane) error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.expendable == nil {
-		p, err := l.newControlPlane(l.ctx, l.options.Nodes)
-		if err != nil {
-			return err
-		}
-		l.restartErr = l.makeCrashable(p)
-		l.expendable = p
+	p, err := l.takeExpendable()
+	if err != nil {
+		return err
 	}
-	return errors.Join(execute(l.expendable), l.restartErr())
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.idle = append(l.idle, p)
+	}()
+	return errors.Join(execute(p), p.restartErr())
 }
 
-// makeCrashable lets a fault kill a control plane. The function that it returns says why the control plane could not be
-// started again, or nil.
-func (l *Lab) makeCrashable(p *controlPlane) (restartErr func() error) {
+// takeExpendable returns a control plane that no plan uses, a new one if there is none.
+func (l *Lab) takeExpendable() (*controlPlane, error) {
+	l.mu.Lock()
+	if last := len(l.idle) - 1; last >= 0 {
+		defer l.mu.Unlock()
+		p := l.idle[last]
+		l.idle = l.idle[:last]
+		return p, nil
+	}
+	l.mu.Unlock()
+	p, err := l.newControlPlane(l.ctx, l.options.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	l.makeCrashable(p)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expendable = append(l.expendable, p)
+	return p, nil
+}
+
+// makeCrashable lets a fault kill a control plane.
+func (l *Lab) makeCrashable(p *controlPlane) {
 	var mu sync.Mutex
 	var failed error
 	p.crash = func() {
@@ -104,7 +125,7 @@ func (l *Lab) makeCrashable(p *controlPlane) (restartErr func() error) {
 			failed = err
 		}
 	}
-	return func() error {
+	p.restartErr = func() error {
 		mu.Lock()
 		defer mu.Unlock()
 		return failed
@@ -118,9 +139,12 @@ type stalls struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu      sync.Mutex
-	all     []stall
-	starved []stall // apart from all
+	mu       sync.Mutex
+	all      []stall
+	starved  []stall // apart from all
+	hasSpare bool    // there was processor time to spare when that was last looked at
+
+	turn chan struct{} // has an element while it is the turn of a caller of awaitSpare
 }
 
 type stall struct{ from, to time.Time }
@@ -128,17 +152,17 @@ type stall struct{ from, to time.Time }
 const (
 	// stallLimit is how long a probe may take before the time counts as a stall.
 	stallLimit = time.Second
-	// starvedInterval is the time between two samples of the processor times.
+	// starvedInterval is the time between two looks at how the processors are used.
 	starvedInterval = time.Second
 )
 
-// watchForStalls calls probe every pollInterval and times every starvedInterval, until stop.
-func watchForStalls(probe func(context.Context), times func() map[int]processorTime) *stalls {
+// watchForStalls calls probe every pollInterval and read every starvedInterval, until stop.
+func watchForStalls(probe func(context.Context), read func(context.Context) processorUse) *stalls {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &stalls{cancel: cancel, done: make(chan struct{})}
+	s := &stalls{cancel: cancel, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	go func() {
 		defer close(s.done)
-		sampled, sample := time.Now(), times()
+		last, use := time.Now(), read(ctx)
 		for ctx.Err() == nil {
 			begin := time.Now()
 			select {
@@ -152,10 +176,13 @@ func watchForStalls(probe func(context.Context), times func() map[int]processorT
 				s.all = append(s.all, stall{begin, end})
 				s.mu.Unlock()
 			}
-			if now := time.Now(); now.Sub(sampled) >= starvedInterval {
-				next := times()
-				s.addStarved(sampled, now, starved(sample, next))
-				sampled, sample = now, next
+			if now := time.Now(); now.Sub(last) >= starvedInterval {
+				next := read(ctx)
+				s.addStarved(last, now, starved(use, next, now.Sub(last)))
+				s.mu.Lock()
+				s.hasSpare = hasSpare(use, next, now.Sub(last))
+				s.mu.Unlock()
+				last, use = now, next
 			}
 		}
 	}()
@@ -169,6 +196,27 @@ func (s *stalls) addStarved(from, to time.Time, part float64) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.starved = append(s.starved, stall{to.Add(-waited), to})
+	}
+}
+
+// awaitSpare returns when there is processor time for another run, or when over is closed. Its callers take turns, so that
+// they do not all begin at once.
+func (s *stalls) awaitSpare(over <-chan struct{}) {
+	select {
+	case <-over:
+		return
+	case s.turn <- struct{}{}:
+	}
+	defer func() { <-s.turn }()
+	for hasSpare := false; !hasSpare; {
+		s.mu.Lock()
+		hasSpare = s.hasSpare
+		s.mu.Unlock()
+		select {
+		case <-over:
+			return
+		case <-time.After(starvedInterval / 4):
+		}
 	}
 }
 

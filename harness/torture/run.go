@@ -172,7 +172,7 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 	return seen, r.observe(ctx, seen)
 }
 
-// prepareNamespace creates the namespace of the run. clean removes what the run has created.
+// prepareNamespace creates the namespace of the run. clean removes what the run has created and other runs would meet.
 func (r *run) prepareNamespace(ctx context.Context) (clean func(context.Context) error, err error) {
 	if r.scenario.Namespace != "" && !r.scenario.isCluster() {
 		return r.cleanNamespace, nil
@@ -183,12 +183,31 @@ func (r *run) prepareNamespace(ctx context.Context) (clean func(context.Context)
 		return nil, fmt.Errorf("create namespace %s: %w", r.namespace, err)
 	}
 	return func(ctx context.Context) error { // nobody waits until it is gone: the next run has another one
+		if mayStay, err := r.mayStay(ctx); err != nil || mayStay {
+			return err
+		}
 		err := namespaces.Delete(ctx, r.namespace, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete namespace %s: %w", r.namespace, err)
 		}
 		return nil
 	}, nil
+}
+
+// mayStay reports whether the namespace of the run can be left to the end of the control plane. Its deletion takes a
+// hundred requests, again and again while the finalizer of a controller that has ended keeps an object. But a controller
+// of another run may list all namespaces, and Pods take places on the nodes.
+func (r *run) mayStay(ctx context.Context) (bool, error) {
+	for _, command := range r.commands {
+		if !isToldNamespace(command) {
+			return false, nil
+		}
+	}
+	pods, err := r.controlPlane.clients.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("list the Pods of namespace %s: %w", r.namespace, err)
+	}
+	return len(pods.Items) == 0, nil
 }
 
 // cleanNamespace deletes what a run has created in a namespace that stays.

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
@@ -247,36 +252,94 @@ func TestStarved(t *testing.T) {
 	ms := func(ran, waited int) processorTime {
 		return processorTime{time.Duration(ran) * time.Millisecond, time.Duration(waited) * time.Millisecond}
 	}
+	processors := time.Duration(runtime.NumCPU())
 	before := map[int]processorTime{1: ms(1000, 5000), 2: ms(10, 10)}
 	for name, c := range map[string]struct {
-		after map[int]processorTime
-		want  float64
+		after    map[int]processorTime
+		idle     time.Duration // of each processor, in a second
+		want     float64
+		hasSpare bool
 	}{
-		"idle":                      {before, 0},
-		"a busy machine":            {map[int]processorTime{1: ms(1100, 5100)}, 0},
-		"waits for longer than ran": {map[int]processorTime{1: ms(1100, 5200), 2: ms(10, 110)}, 0.75},
-		"there is a limit":          {map[int]processorTime{1: ms(1001, 6000)}, maxStarved},
-		"a new thread":              {map[int]processorTime{3: ms(100, 300)}, 0.75},
-		"the ID of one that ended":  {map[int]processorTime{1: ms(100, 300)}, 0.75},
-		"a thread has ended":        {map[int]processorTime{2: ms(110, 10)}, 0},
-		"unknown":                   {nil, 0},
+		"idle":                          {before, time.Second, 0, true},
+		"a busy machine":                {map[int]processorTime{1: ms(1100, 5100)}, 0, 0, false},
+		"waits for longer than ran":     {map[int]processorTime{1: ms(1100, 5200), 2: ms(10, 110)}, 100 * time.Millisecond, 0.75, false},
+		"but there is time to spare":    {map[int]processorTime{1: ms(1100, 5200), 2: ms(10, 110)}, 200 * time.Millisecond, 0, true},
+		"there is a limit":              {map[int]processorTime{1: ms(1001, 6000)}, 0, maxStarved, false},
+		"a new thread":                  {map[int]processorTime{3: ms(100, 300)}, 0, 0.75, false},
+		"the ID of one that ended":      {map[int]processorTime{1: ms(100, 300)}, 0, 0.75, false},
+		"a thread has ended":            {map[int]processorTime{2: ms(110, 10)}, 0, 0, false},
+		"the system does not say":       {nil, 0, 0, false},
+		"all processors of a container": {map[int]processorTime{1: ms(1000+900*runtime.GOMAXPROCS(0), 5000+2700*runtime.GOMAXPROCS(0))}, time.Second, 0.75, false},
 	} {
-		require.Equal(t, c.want, starved(before, c.after), name)
+		t.Run(name, func(t *testing.T) {
+			first, second := processorUse{before, time.Hour}, processorUse{c.after, time.Hour + processors*c.idle}
+			require.Equal(t, c.want, starved(first, second, time.Second))
+			require.Equal(t, c.hasSpare, hasSpare(first, second, time.Second))
+		})
 	}
 }
+
+// This machine says how much its processors are idle.
+func TestReadProcessorUse(t *testing.T) { require.Positive(t, readProcessorUse(t.Context()).idle) }
 
 // While our processes wait for a processor, patience lasts longer.
 func TestWatchForStarvation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		s := watchForStalls(func(context.Context) {}, func() map[int]processorTime {
+		s := watchForStalls(func(context.Context) {}, func(context.Context) processorUse {
 			since := time.Since(begin)
-			return map[int]processorTime{1: {since / 4, since * 3 / 4}}
+			return processorUse{threads: map[int]processorTime{1: {since / 4, since * 3 / 4}}}
 		})
 		time.Sleep(20 * time.Second)
 		s.stop()
 		require.InDelta(t, (15 * time.Second).Seconds(), s.starvedSince(begin).Seconds(), 1)
 		require.Zero(t, s.since(begin))
+	})
+}
+
+// Further runs wait for processor time to spare, one after the other, and no longer than there is something to run.
+func TestAwaitSpare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := time.Now().Add(time.Minute)
+		s := watchForStalls(func(context.Context) {}, func(context.Context) processorUse {
+			return processorUse{idle: time.Duration(runtime.NumCPU()) * max(0, time.Since(busy))}
+		})
+		over := make(chan struct{})
+		begun := make(chan time.Time, 3)
+		for range cap(begun) {
+			go func() {
+				s.awaitSpare(over)
+				begun <- time.Now()
+			}()
+		}
+		time.Sleep(59 * time.Second)
+		require.Empty(t, begun, "no processor is idle")
+		last := busy
+		for range cap(begun) {
+			now := <-begun
+			require.GreaterOrEqual(t, now.Sub(last), starvedInterval/4)
+			last = now
+		}
+		s.stop()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := watchForStalls(func(context.Context) {}, func(context.Context) processorUse { return processorUse{} })
+		over := make(chan struct{})
+		ended := make(chan struct{})
+		go func() {
+			s.awaitSpare(over)
+			close(ended)
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		select {
+		case <-ended:
+			require.Fail(t, "no processor is idle")
+		default:
+		}
+		close(over)
+		<-ended
+		s.stop()
 	})
 }
 
@@ -289,7 +352,7 @@ func TestWatchForStalls(t *testing.T) {
 			if slow = !slow; slow {
 				time.Sleep(5 * time.Second)
 			}
-		}, func() map[int]processorTime { return nil })
+		}, func(context.Context) processorUse { return processorUse{} })
 		time.Sleep(20 * time.Second)
 		s.stop()
 		stalled := s.since(begin)
@@ -301,6 +364,48 @@ func TestWatchForStalls(t *testing.T) {
 func TestIsToldNamespace(t *testing.T) {
 	require.True(t, isToldNamespace([]string{"shop", "--namespace={namespace}"}))
 	require.False(t, isToldNamespace([]string{"shop", "--kubeconfig={kubeconfig}"}))
+}
+
+// The namespaces of most runs stay: deleting one takes longer than some plans.
+func TestMayStay(t *testing.T) {
+	told, untold := []string{"shop", "--namespace={namespace}"}, []string{"shop"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "torture-1", Name: "web"}}
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "torture-2", Name: "web"}}
+	for name, c := range map[string]struct {
+		commands Commands
+		objects  []kruntime.Object
+		want     bool
+	}{
+		"of a controller that is told its namespace": {Commands{"a": told}, []kruntime.Object{other}, true},
+		"of one that lists all namespaces":           {Commands{"a": told, "b": untold}, nil, false},
+		"with Pods, which take places on nodes":      {Commands{"a": told}, []kruntime.Object{pod}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients := &clients{Interface: fake.NewClientset(c.objects...)}
+			r := &run{subject: &subject{commands: c.commands}, controlPlane: &controlPlane{clients: clients}, namespace: "torture-1"}
+			mayStay, err := r.mayStay(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, c.want, mayStay)
+		})
+	}
+}
+
+// Two plans that kill the control plane do not kill each other's.
+func TestWithExpendable(t *testing.T) {
+	failed := errors.New("no disk space")
+	first, second := &controlPlane{restartErr: func() error { return nil }}, &controlPlane{restartErr: func() error { return failed }}
+	l := &Lab{idle: []*controlPlane{first, second}}
+	var used []*controlPlane
+	err := l.withExpendable(func(p *controlPlane) error {
+		used = append(used, p)
+		return l.withExpendable(func(p *controlPlane) error {
+			used = append(used, p)
+			return nil
+		})
+	})
+	require.ErrorIs(t, err, failed, "that a control plane does not come back ends all")
+	require.ElementsMatch(t, []*controlPlane{first, second}, used)
+	require.ElementsMatch(t, []*controlPlane{first, second}, l.idle)
 }
 
 func TestParallel(t *testing.T) {

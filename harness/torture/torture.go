@@ -371,13 +371,15 @@ func pin(command []string, scratch string) ([]string, error) {
 	return append([]string{pinned}, command[1:]...), nil
 }
 
-// executeAll runs plans, several at a time. finished is called for each of them, by several goroutines; its error ends all.
+// executeAll runs plans, several at a time: half of what the machine takes, or more while it has processor time to spare,
+// unless we were told how many. finished is called for each of them, by several goroutines; its error ends all.
 func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finished func(Outcome) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, queue := range s.queues(o, plans) {
-		next := make(chan Plan)
+		next, over := make(chan Plan), make(chan struct{})
 		group.Go(func() error {
 			defer close(next)
+			defer close(over)
 			for _, plan := range queue {
 				select {
 				case next <- plan:
@@ -387,13 +389,24 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 			}
 			return nil
 		})
-		workers := 1
-		if i == 0 {
-			workers = o.Runs()
+		workers, always := o.Runs(), o.Runs()
+		switch {
+		case i > 0:
+			workers = max(1, workers/perControlPlane)
+			always = workers
+		case o.Parallel == 0:
+			always = max(1, workers/2)
 		}
-		for range workers {
+		for n := range workers {
 			group.Go(func() error {
-				for plan := range next {
+				for {
+					if n >= always {
+						s.lab.stalls.awaitSpare(over)
+					}
+					plan, ok := <-next
+					if !ok {
+						return nil
+					}
 					outcome, _, err := s.execute(ctx, o.Baseline, plan)
 					if err == nil {
 						err = finished(outcome)
@@ -402,14 +415,13 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 						return err
 					}
 				}
-				return nil
 			})
 		}
 	}
 	return group.Wait()
 }
 
-// queues returns the plans to run several at a time, and those of which there is one at a time beside them, as they kill a
+// queues returns the plans that share a control plane, and those that run beside them, fewer at a time, as they kill a
 // control plane. If only one run is asked for at a time, all plans are in one queue.
 func (s *subject) queues(o Options, plans []Plan) [][]Plan {
 	if o.Parallel == 1 {
@@ -440,9 +452,9 @@ func (s *subject) execute(ctx context.Context, b *Baseline, plan Plan) (outcome 
 		if err != nil {
 			return Outcome{Plan: plan, Verdict: NotRun, Message: err.Error(), History: &history.History{}}, nil, nil
 		}
-		crashed := s.lab.makeCrashable(p)
+		s.lab.makeCrashable(p)
 		outcome, seen, err = s.run(ctx, p, plan, b)
-		return outcome, seen, errors.Join(err, crashed(), p.cluster.Stop())
+		return outcome, seen, errors.Join(err, p.restartErr(), p.cluster.Stop())
 	case s.needsExpendable(plan):
 		err = s.lab.withExpendable(func(p *controlPlane) (err error) {
 			outcome, seen, err = s.run(ctx, p, plan, b)
@@ -520,23 +532,27 @@ func (o Options) possible(undisturbed *history.History) []Plan {
 	return exhaustive(o.Scenario.byTarget(undisturbed), o.Scenario.reachesMachine, slices.Collect(maps.Keys(o.Scenario.Outside))...)
 }
 
-// Runs is how many runs there are at a time: [Options.Parallel], or what the machine takes of this scenario's.
+// Runs is how many runs there are at most at a time: [Options.Parallel], or what the machine takes of this scenario's.
 func (o Options) Runs() int {
 	switch {
 	case o.Scenario.Namespace != "" && !o.Scenario.isCluster():
 		return 1
 	case o.Parallel > 0:
 		return o.Parallel
-	case o.Scenario.isCluster(): // a control plane for each takes memory, and mostly starting it takes processors
-		return max(1, Capacity()/4)
+	case o.Scenario.isCluster():
+		return max(1, Capacity()/perControlPlane)
 	}
 	return Capacity()
 }
 
-// Capacity is how many runs this machine takes at a time. A run mostly waits, so there may be several for each
+// perControlPlane is how many runs on a shared control plane cost as much as one with its own: that takes memory, and
+// mostly starting it takes processors.
+const perControlPlane = 4
+
+// Capacity is how many runs this machine takes at most at a time. A run mostly waits, so there may be several for each
 // processor; each has a controller of its own, which needs memory.
 func Capacity() int {
-	const perProcessor, memory = 9, 200 << 20 // bytes
+	const perProcessor, memory = 18, 200 << 20 // bytes
 	runs := perProcessor * runtime.GOMAXPROCS(0)
 	if free, err := mem.VirtualMemory(); err == nil {
 		runs = min(runs, int(free.Available/memory))
