@@ -1,6 +1,8 @@
 package reboot
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // A3: the reboot command succeeds, and the machine does not reboot.
@@ -190,12 +195,40 @@ func TestARestartedAgentWaits(t *testing.T) {
 func TestTheRebootCommandFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.addMachines(1)
-		w.machines["node-00"].fails = 3 // the Event about the first needs a moment
+		m := w.machines["node-00"]
+		m.fails = 3 // the Event about the first needs a moment
+		agent := m.agent
 		w.startController(0)
 		w.request("node-00")
 		advance(time.Minute)
 		w.requireDone(1, "node-00")
+		failures := agent.errors()
+		require.Len(t, failures, 3)
+		for i, line := range failures {
+			require.Contains(t, line, fmt.Sprintf("failures=%d", i+1))
+		}
 		require.Equal(t, []string{"Cannot reboot the machine: out of order"}, w.told("node-00", "RebootFailed"))
+	})
+}
+
+// Somebody else has changed the Node before the agent's write. That is no failure: the agent tries again with the changed one.
+func TestAConflictIsNotLogged(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		agent := w.machines["node-00"].agent
+		conflicts := 0
+		agent.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if conflicts++; conflicts > 2 {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "node-00", errors.New("changed"))
+		})
+		w.startController(0)
+		w.request("node-00")
+		advance(time.Minute)
+		w.requireDone(1, "node-00")
+		require.Greater(t, conflicts, 2)
+		require.Empty(t, agent.errors())
 	})
 }
 
