@@ -39,7 +39,7 @@ type controlPlane struct {
 
 // Open starts a Lab with one control plane of so many nodes. The control plane ends with ctx, or with Close.
 func Open(ctx context.Context, nodes int, progress io.Writer) (*Lab, error) {
-	l := &Lab{ctx: ctx, options: cluster.Options{Nodes: nodes, GCPercent: 400, Progress: progress}} // one for many runs
+	l := &Lab{ctx: ctx, options: cluster.Options{Nodes: nodes, GCPercent: 200, Progress: progress}} // one for many runs
 	var err error
 	if l.shared, err = l.newControlPlane(ctx, nodes); err != nil {
 		return nil, err

@@ -390,12 +390,12 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 			return nil
 		})
 		workers, always := o.Runs(), o.Runs()
-		switch {
-		case i > 0:
-			workers = max(1, workers/perControlPlane)
-			always = workers
-		case o.Parallel == 0:
+		if o.Parallel == 0 {
 			always = max(1, workers/2)
+		}
+		if i > 0 {
+			always = max(1, always/perControlPlane)
+			workers = always
 		}
 		for n := range workers {
 			group.Go(func() error {
