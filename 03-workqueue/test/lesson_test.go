@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -181,14 +180,10 @@ func TestSurvivesKills(t *testing.T) {
 	t.Logf("to repeat this run, set SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 
-	dir := filepath.Join(t.TempDir(), "cluster")
-	up := func() *cluster.Cluster {
-		c, err := cluster.Up(t.Context(), cluster.Options{Nodes: 3, Progress: os.Stderr}, dir)
-		require.NoError(t, err)
-		return c
-	}
-	c := up()
-	t.Cleanup(func() { require.NoError(t, cluster.Reset(context.Background(), dir)) })
+	options := cluster.Options{Nodes: 3, Progress: os.Stderr}
+	c, err := cluster.Start(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Stop()) })
 	env := clustertest.On(t, c)
 	old := install(t, env)
 	program := clustertest.BuildProgram(t, "..", "./cmd/workqueue")
@@ -201,11 +196,12 @@ func TestSurvivesKills(t *testing.T) {
 		env.Kubectl("patch", "configmap", "frontend-config", "--type=merge", fmt.Sprintf(`--patch={"data":{"greeting":"%d"}}`, round))
 		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond) // so that the kill comes at a random moment
 		if killServer := random.IntN(2) == 0; killServer {
-			require.NoError(t, cluster.Kill(t.Context(), dir))
+			restarted := make(chan error, 1)
+			go func() { restarted <- c.Crash(t.Context(), options) }()
 			if random.IntN(2) == 0 {
 				controller.Kill()
 			}
-			require.Equal(t, c.Kubeconfig, up().Kubeconfig)
+			require.NoError(t, <-restarted)
 			env.Eventually("the controller has started, or exited", func(context.Context) string {
 				select {
 				case <-controller.Done():

@@ -15,7 +15,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// ErrNotUp is the error of [Find], [Down] and [Kill] when no cluster is running.
+// ErrNotUp is the error of [Find] and [Down] when no cluster is running.
 var ErrNotUp = errors.New("no cluster is up")
 
 // ErrAlreadyUp is the error of [Up] when a cluster is already running.
@@ -65,19 +65,9 @@ func Find(ctx context.Context, dir string, progress io.Writer) (*Cluster, error)
 	return c, nil
 }
 
-// Down stops the control plane on dir and keeps its state.
+// Down stops the control plane on dir and keeps its state. It waits until it has exited; after 3 s it kills it.
 func Down(ctx context.Context, dir string) error {
-	return end(ctx, dir, syscall.SIGTERM)
-}
-
-// Kill kills the control plane on dir with SIGKILL, as in a crash. Its state is kept: [Up] continues with it, at the
-// same address if that is still free.
-func Kill(ctx context.Context, dir string) error {
-	return end(ctx, dir, syscall.SIGKILL)
-}
-
-// end sends the signal to the control plane on dir and waits until it has exited. After 3 s it sends SIGKILL.
-func end(ctx context.Context, dir string, signal syscall.Signal) error {
+	signal := syscall.SIGTERM
 	if !isRunning(dir) {
 		return ErrNotUp
 	}
