@@ -278,6 +278,8 @@ func TestSentinelAsksForAReboot(t *testing.T) {
 		advance(time.Hour)
 		require.Equal(t, 1, w.machines["node-00"].boots(), "the file is still there")
 		require.Len(t, w.told("node-00", "RebootDidNotHelp"), 1)
+		why := fmt.Sprintf("The machine asks for a reboot: the sentinel command %q succeeded", "test -e "+file)
+		require.Equal(t, []string{why}, w.told("node-00", "RebootNeeded"))
 		require.NoError(t, os.Remove(file))
 		advance(2 * time.Minute)
 		w.requireDone(1, "node-00")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -284,6 +285,31 @@ func TestTheWindowCloses(t *testing.T) {
 		require.Equal(t, Needed, PhaseOf(w.node("node-02")))
 		advance(24 * time.Hour)
 		w.requireDone(1, w.names()...)
+	})
+}
+
+// A migration must not be interrupted: its Node waits for it, and the others do not.
+func TestBlockingPods(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		selector, err := labels.Parse("app in (migration, backup)")
+		require.NoError(t, err)
+		w.options.BlockingPods = selector
+		w.addMachines(3)
+		w.addPod("migration", "node-00")
+		w.addPod("web", "node-01") // which is evicted
+		ended := newPod("backup", "node-02")
+		ended.Status.Phase = corev1.PodSucceeded
+		w.create(podResource, ended)
+		w.startController(0)
+		w.request(w.names()...)
+		advance(10 * time.Minute)
+		w.requireDone(1, "node-01", "node-02")
+		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		require.Equal(t, []string{"migration"}, w.pods("node-00"))
+		require.Equal(t, []string{"Not rebooting now: Pod shop/migration blocks it"}, w.told("node-00", "RebootRefused"))
+		w.removePod("migration", "migration@node-00")
+		advance(2 * time.Minute)
+		w.requireDone(1, "node-00")
 	})
 }
 

@@ -19,25 +19,16 @@ func (c *Controller) tell(node *corev1.Node, eventType, reason, action, key, for
 	c.recorder.Eventf(node, nil, eventType, reason, action, format, args...)
 }
 
-// blocking returns, for each Node, a running Pod that blocks its reboot.
+// blocking returns, by the name of each Node, a running Pod that blocks its reboot.
 func (c *Controller) blocking() map[string]string {
-	blocking := map[string]string{}
 	if c.blockers == nil {
-		return blocking
+		return nil
 	}
 	pods, err := c.blockers.List(labels.Everything())
-	if err != nil {
-		return blocking
+	if err != nil { // never: the lister reads a cache
+		return nil
 	}
-	for _, pod := range pods {
-		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		if name := pod.Namespace + "/" + pod.Name; blocking[pod.Spec.NodeName] == "" || name < blocking[pod.Spec.NodeName] {
-			blocking[pod.Spec.NodeName] = name
-		}
-	}
-	return blocking
+	return Blockers(pods)
 }
 
 // told remembers which Events have been written, so that they are not repeated.

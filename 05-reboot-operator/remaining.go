@@ -76,7 +76,7 @@ func describe(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
 	return fmt.Sprintf("%s (PodDisruptionBudget %s allows no disruption)", name, strings.Join(against, ", "))
 }
 
-// Blockers returns, by the name of each Node, the first of the given Pods that run on it.
+// Blockers returns, by the name of each Node, the first of the given Pods that run on it. Those that have ended don't count.
 func Blockers(pods []*corev1.Pod) map[string]string {
 	blocking := map[string]string{}
 	for _, pod := range pods {
