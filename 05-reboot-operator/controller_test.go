@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -237,12 +239,17 @@ func TestTheAPIServerIsDownDuringADrain(t *testing.T) {
 		w.addMachines(1)
 		w.addPod("web", "node-00")
 		w.grace = time.Minute
-		w.startController(0)
+		controller := w.startController(0)
 		w.request("node-00")
 		advance(10 * time.Second)
 		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
 		w.setDown(true)
 		advance(30 * time.Second)
+		failures := regexp.MustCompile(`Failed, requeueing with backoff.* failures=(\d+)`).FindAllStringSubmatch(controller.log.String(), -1)
+		require.Greater(t, len(failures), 3)
+		for i, failure := range failures {
+			require.Equal(t, strconv.Itoa(i+1), failure[1], "%s", failure[0])
+		}
 		w.setDown(false)
 		advance(5 * time.Minute)
 		w.requireDone(1, "node-00")
@@ -286,6 +293,29 @@ func TestTheWindowCloses(t *testing.T) {
 		advance(24 * time.Hour)
 		w.requireDone(1, w.names()...)
 	})
+}
+
+// Every kubelet reports every few seconds. Only what a decision depends on makes the controller look at a Node.
+func TestConcerns(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"a heartbeat":              {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = monday }, false},
+		"another condition":        {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, false},
+		"a boot":                   {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "other" }, false}, // which the agent looks at
+		"it is not ready":          {ready(corev1.ConditionFalse), true},
+		"it is cordoned":           {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
+		"another Node of its name": {func(n *corev1.Node) { n.UID = "other" }, true},
+		"an annotation":            {func(n *corev1.Node) { n.Annotations = map[string]string{NeededAnnotation: "kernel"} }, true},
+		"a label":                  {func(n *corev1.Node) { n.Labels = map[string]string{zoneLabel: "b"} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := newNode("a")
+			c.change(node)
+			require.Equal(t, c.want, concerns(newNode("a"), node))
+		})
+	}
 }
 
 // A migration must not be interrupted: its Node waits for it, and the others do not.
