@@ -63,7 +63,7 @@ type Options struct {
 	// Skip are plans that have been run already, by [Plan.String] and kind, see [Plan.Key].
 	Skip map[string]bool
 
-	// Parallel is how many runs there are at a time, in the baseline too; 0 for [Capacity].
+	// Parallel is how many runs there are at a time, in the baseline too; 0 for up to [Capacity].
 	Parallel int
 	// FirstOnly stops at the first failure that comes again.
 	FirstOnly bool
@@ -389,7 +389,8 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 			}
 			return nil
 		})
-		workers, always := o.Runs(), o.Runs()
+		workers := o.Runs()
+		always := workers // the others wait for processor time to spare
 		if o.Parallel == 0 {
 			always = max(1, workers/2)
 		}
