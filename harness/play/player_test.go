@@ -281,10 +281,11 @@ func TestACommandThatDoesNotEndWhenAskedIsAnErrorAndIsKilled(t *testing.T) {
 
 // What a command has written until it was killed is on the screen when Play returns.
 func TestShowsTheLastWordsOfACommandThatIsKilled(t *testing.T) {
+	printed := filepath.Join(t.TempDir(), "printed")
 	screen, _, err := playText(t, t.Context(), play.Player{}, console(
-		"$ bash -c 'while true; do echo still here; done' &",
+		fmt.Sprintf("$ bash -c 'for i in {1..100}; do echo still here; done; touch %s; while true; do echo still here; done' &", printed),
 		"bash | still here",
-		"$ false",
+		fmt.Sprintf("$ until [ -e %s ]; do sleep 0.01; done; false", printed),
 	))
 	require.ErrorContains(t, err, "exit status 1")
 	require.Regexp(t, `\(\d+ more lines\)\n(bash \| .*\n){3}$`, screen)
