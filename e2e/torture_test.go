@@ -26,7 +26,7 @@ func TestTortureOnTheCluster(t *testing.T) {
 	require.NoError(t, err)
 	const namespace, plans = "torture-e2e", 6
 	cmd := exec.CommandContext(t.Context(), workshop, "torture", "--scenario", "03-workqueue/test/torture/scenario.yaml", "--seeds", "6",
-		"--on", "context:kind-"+world.ID, "--yes", "--workers", "3", "--cpu", "100m", "--memory", "512Mi", "--parallel", "2",
+		"--on", "context:kind-"+world.ID, "--yes", "--workers", "3", "--cpu", "100m", "--memory", "1Gi", "--parallel", "2",
 		"--job-namespace", namespace, "--json", "--dir", t.TempDir()+"/kept")
 	cmd.Dir = world.root
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+world.Kubeconfig)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -406,6 +407,22 @@ func TestWithExpendable(t *testing.T) {
 	require.ErrorIs(t, err, failed, "that a control plane does not come back ends all")
 	require.ElementsMatch(t, []*controlPlane{first, second}, used)
 	require.ElementsMatch(t, []*controlPlane{first, second}, l.idle)
+}
+
+func TestCapacity(t *testing.T) {
+	for name, c := range map[string]struct {
+		processors int
+		memory     uint64
+		want       int
+	}{
+		"a laptop":                          {2, 16 << 30, 36},
+		"a container with one processor":    {1, 3 << 30, 15},
+		"one with those of a whole machine": {16, 3 << 30, 15},
+		"too little memory":                 {16, 100 << 20, 2},
+		"no limit":                          {1, math.MaxUint64, 18},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, capacity(c.processors, c.memory)) })
+	}
 }
 
 func TestParallel(t *testing.T) {

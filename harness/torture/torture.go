@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/shirou/gopsutil/v4/mem"
 	"golang.org/x/sync/errgroup"
 
@@ -553,12 +555,20 @@ const perControlPlane = 4
 // Capacity is how many runs this machine takes at most at a time. A run mostly waits, so there may be several for each
 // processor; each has a controller of its own, which needs memory.
 func Capacity() int {
-	const perProcessor, memory = 18, 200 << 20 // bytes
-	runs := perProcessor * runtime.GOMAXPROCS(0)
+	memory := uint64(math.MaxUint64)
 	if free, err := mem.VirtualMemory(); err == nil {
-		runs = min(runs, int(free.Available/memory))
+		memory = free.Available
 	}
-	return max(2, runs)
+	if limit, err := memlimit.FromCgroup(); err == nil { // of a container
+		memory = min(memory, limit)
+	}
+	return capacity(runtime.GOMAXPROCS(0), memory)
+}
+
+// capacity is [Capacity] on so many processors, with so many bytes of memory.
+func capacity(processors int, memory uint64) int {
+	const perProcessor, perRun = 18, 200 << 20 // bytes
+	return int(max(2, min(uint64(perProcessor*processors), memory/perRun)))
 }
 
 // tail is the end of a log.

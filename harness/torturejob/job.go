@@ -57,7 +57,7 @@ type Options struct {
 	Workers, Plans int
 	// Arguments are those of the worker: the scenario's file in the image and more.
 	Arguments []string
-	// CPU and Memory are what each Pod requests.
+	// CPU and Memory are what each Pod requests. Memory is its limit, too: as many plans run at a time as it allows.
 	CPU, Memory resource.Quantity
 	// Retries is how often an index runs again after its Pod has failed. A Pod that was evicted, or lost with its node, has not
 	// failed.
@@ -151,7 +151,10 @@ func (o Options) job() *batchv1.Job {
 							{Name: "HOME", Value: "/tmp"}, {Name: "WORKSHOP_PROGRAMS", Value: programsPath}, {Name: "WORKSHOP_CONTROLPLANE", Value: programsPath + "/controlplane"},
 						},
 						VolumeMounts:             []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
-						Resources:                corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: o.CPU, corev1.ResourceMemory: o.Memory}},
+						Resources: corev1.ResourceRequirements{
+							Requests: corev1.ResourceList{corev1.ResourceCPU: o.CPU, corev1.ResourceMemory: o.Memory},
+							Limits:   corev1.ResourceList{corev1.ResourceMemory: o.Memory},
+						},
 						TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 						SecurityContext: &corev1.SecurityContext{
 							AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -317,6 +320,8 @@ func problemOf(pod *corev1.Pod) string {
 		switch {
 		case s.State.Waiting != nil && !slices.Contains([]string{"ContainerCreating", "PodInitializing"}, s.State.Waiting.Reason):
 			return strings.TrimSpace(s.State.Waiting.Reason + ": " + s.State.Waiting.Message)
+		case s.State.Terminated != nil && s.State.Terminated.Reason == "OOMKilled":
+			return "OOMKilled: its plans needed more memory than --memory allows; give it more, or run fewer at a time with --parallel"
 		case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0:
 			lines := strings.Split(strings.TrimSpace(s.State.Terminated.Message), "\n")
 			return fmt.Sprintf("exit status %d: %s", s.State.Terminated.ExitCode, lines[len(lines)-1])

@@ -94,6 +94,7 @@ func TestProblemOf(t *testing.T) {
 		"it starts":                 {state(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}), ""},
 		"the image is not there":    {state(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "not present"}}), "ErrImageNeverPull: not present"},
 		"it has failed":             {state(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "a\nworkshop: no space\n"}}), "exit status 1: workshop: no space"},
+		"it had too little memory":  {state(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}), "OOMKilled: its plans needed more memory than --memory allows; give it more, or run fewer at a time with --parallel"},
 		"it has succeeded":          {state(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: doneLine}}), ""},
 		"it fits on no node":        {&corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}}}, "Unschedulable: 0/3 nodes"},
 		"it was lost with its node": {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "NodeLost"}}, "NodeLost"},

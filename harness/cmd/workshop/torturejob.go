@@ -39,7 +39,7 @@ func (f *onFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.image, "image", "", "with --on: name and tag to push the image to, such as REGISTRY/torture:dev; not needed for kind clusters on this computer")
 	flags.StringVar(&f.namespace, "job-namespace", "workshop-torture", "with --on: namespace of the Job; if it does not exist, it is created, and deleted at the end")
 	flags.StringVar(&f.cpu, "cpu", "1", "with --on: CPUs that each Pod requests")
-	flags.StringVar(&f.memory, "memory", "3Gi", "with --on: memory that each Pod requests")
+	flags.StringVar(&f.memory, "memory", "3Gi", "with --on: memory that each Pod requests, and its limit")
 	flags.BoolVar(&f.yes, "yes", false, "with --on: do not ask before creating the Job")
 }
 
