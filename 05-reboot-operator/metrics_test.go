@@ -63,6 +63,7 @@ func TestMetrics(t *testing.T) {
 		require.EqualValues(t, 1, got["reboot_failures_total RebootTimeout"])
 		require.EqualValues(t, 1, got["reboot_nodes InProgress"])
 		require.EqualValues(t, 1, got["reboot_completed_total"])
+		require.EqualValues(t, 2, got["reboot_drain_duration_seconds count"], "of node-00 and node-02; that of node-01 was given up")
 	})
 }
 
