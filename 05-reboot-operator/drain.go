@@ -48,23 +48,28 @@ func newDrainer(client kubernetes.Interface, deleteUnmanaged bool, ownPod string
 	return &drainer{client: client, deleteUnmanaged: deleteUnmanaged, ownPod: ownPod, evicted: map[types.UID]attempt{}}
 }
 
-// step evicts the Pods that are still on a Node. It returns what the drain is waiting for, in a sentence, and when to call
-// it again; "" if there is nothing left to wait for. An error is worth a retry.
-func (d *drainer) step(ctx context.Context, node string) (waiting string, again time.Duration, err error) {
-	helper := &drain.Helper{
-		Ctx: ctx, Client: d.client, Force: d.deleteUnmanaged,
+// drainHelper returns kubectl's settings for a drain.
+func drainHelper(ctx context.Context, client kubernetes.Interface, deleteUnmanaged bool) *drain.Helper {
+	return &drain.Helper{
+		Ctx: ctx, Client: client, Force: deleteUnmanaged,
 		GracePeriodSeconds:  -1, // each Pod's own
 		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
 		// While a machine is off, no kubelet reports that its Pods have terminated.
 		SkipWaitForDeleteTimeoutSeconds: 60,
-		AdditionalFilters: []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
-			if pod.Namespace+"/"+pod.Name == d.ownPod {
-				return drain.MakePodDeleteStatusSkip()
-			}
-			return drain.MakePodDeleteStatusOkay()
-		}},
-		Out: io.Discard, ErrOut: io.Discard,
+		Out:                             io.Discard, ErrOut: io.Discard,
 	}
+}
+
+// step evicts the Pods that are still on a Node. It returns what the drain is waiting for, in a sentence, and when to call
+// it again; "" if there is nothing left to wait for. An error is worth a retry.
+func (d *drainer) step(ctx context.Context, node string) (waiting string, again time.Duration, err error) {
+	helper := drainHelper(ctx, d.client, d.deleteUnmanaged)
+	helper.AdditionalFilters = []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
+		if pod.Namespace+"/"+pod.Name == d.ownPod {
+			return drain.MakePodDeleteStatusSkip()
+		}
+		return drain.MakePodDeleteStatusOkay()
+	}}
 	list, errs := helper.GetPodsForDeletion(node)
 	if list == nil {
 		return "", 0, fmt.Errorf("list the Pods of Node %s: %w", node, utilerrors.NewAggregate(errs))

@@ -3,7 +3,6 @@ package reboot
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -14,19 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/kubectl/pkg/drain"
 )
 
 // Remaining says what the drain of a Node is waiting for: the Pods that are left, and the PodDisruptionBudgets that do not
 // allow their eviction; "" if there is nothing left to wait for. It evicts nothing. PodDisruptionBudgets that the caller may
 // not read are left out.
 func Remaining(ctx context.Context, client kubernetes.Interface, node string, deleteUnmanaged bool) (string, error) {
-	helper := &drain.Helper{
-		Ctx: ctx, Client: client, Force: deleteUnmanaged,
-		GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, SkipWaitForDeleteTimeoutSeconds: 60,
-		Out: io.Discard, ErrOut: io.Discard,
-	}
-	list, errs := helper.GetPodsForDeletion(node)
+	list, errs := drainHelper(ctx, client, deleteUnmanaged).GetPodsForDeletion(node)
 	if list == nil {
 		return "", fmt.Errorf("list the Pods of Node %s: %w", node, utilerrors.NewAggregate(errs))
 	}
