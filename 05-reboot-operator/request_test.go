@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -243,6 +244,22 @@ func TestRemaining(t *testing.T) {
 	client.PrependReactor("list", "pods", forbid)
 	_, err = reboot.Remaining(t.Context(), client, "n", false)
 	require.ErrorContains(t, err, "list the Pods of Node n: ")
+}
+
+func TestBlockers(t *testing.T) {
+	pod := func(name, node string, phase corev1.PodPhase) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase},
+		}
+	}
+	pods := []*corev1.Pod{
+		pod("a", "m", corev1.PodSucceeded), pod("b", "m", corev1.PodFailed), pod("c", "", corev1.PodPending),
+		pod("d", "n", corev1.PodRunning), pod("e", "n", corev1.PodPending), pod("f", "o", corev1.PodUnknown),
+	}
+	want := map[string]string{"n": "shop/d", "o": "shop/f"}
+	require.Equal(t, want, reboot.Blockers(pods))
+	slices.Reverse(pods)
+	require.Equal(t, want, reboot.Blockers(pods), "the order of the Pods in a cache is random")
 }
 
 // forbid answers a request as RBAC does.
