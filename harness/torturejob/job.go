@@ -150,7 +150,7 @@ func (o Options) job() *batchv1.Job {
 							{Name: "TORTURE_WORKERS", Value: fmt.Sprint(o.Workers)}, // the Job controller sets JOB_COMPLETION_INDEX
 							{Name: "HOME", Value: "/tmp"}, {Name: "WORKSHOP_PROGRAMS", Value: programsPath}, {Name: "WORKSHOP_CONTROLPLANE", Value: programsPath + "/controlplane"},
 						},
-						VolumeMounts:             []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
+						VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
 						Resources: corev1.ResourceRequirements{
 							Requests: corev1.ResourceList{corev1.ResourceCPU: o.CPU, corev1.ResourceMemory: o.Memory},
 							Limits:   corev1.ResourceList{corev1.ResourceMemory: o.Memory},
