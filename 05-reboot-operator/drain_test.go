@@ -77,9 +77,9 @@ func TestEvictionRetry(t *testing.T) {
 		}
 		step("Pod shop/web cannot be evicted: not now", 1)
 		answer = nil
-		time.Sleep(evictionRetry - 1)
+		time.Sleep(evictionRetry - time.Millisecond)
 		step("Pod shop/web cannot be evicted: not now", 1)
-		time.Sleep(1)
+		time.Sleep(time.Millisecond)
 		step("Pod shop/web is terminating", 2)
 	})
 }
