@@ -31,7 +31,7 @@ type shell struct {
 	mark     string         // begins the line after a command's output, which ends in its exit status
 	fifos    string         // directory of the named pipes that background commands write to
 	logs     sync.WaitGroup // the goroutines that read these pipes
-	pipes    []string       // their paths
+	pipes    []pipe
 }
 
 // driver reads commands from file 3, and prints the mark and the exit status after each. Job control (set -m) gives
@@ -144,8 +144,8 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		return fmt.Errorf("make a pipe for the log of %s: %w", name, err)
 	}
-	s.pipes = append(s.pipes, fifo)
 	opened := make(chan struct{})
+	s.pipes = append(s.pipes, pipe{fifo, opened})
 	s.logs.Go(func() {
 		status := -1
 		defer func() { done(status) }()
@@ -183,7 +183,7 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 		err = fmt.Errorf("bash does not accept the command:\n%s", strings.Join(output, "\n"))
 	}
 	if err != nil {
-		unblock(fifo)
+		pipe{fifo, opened}.unblock()
 		return err
 	}
 	// The page's next command may kill it. If that happened before it has opened its end, the reader would block for ever.
@@ -195,9 +195,16 @@ func (s *shell) background(ctx context.Context, name, command string, each func(
 	}
 }
 
-// unblock ends the reader of a named pipe to which nobody will write.
-func unblock(fifo string) {
-	if writer, err := os.OpenFile(fifo, os.O_RDWR, 0); err == nil {
+// pipe is a named pipe that a background command writes to.
+type pipe struct {
+	path   string
+	opened chan struct{} // closed when its reader has opened it
+}
+
+// unblock ends the reader of a named pipe to which nobody will write. The reader may be about to open it only now.
+func (p pipe) unblock() {
+	if writer, err := os.OpenFile(p.path, os.O_RDWR, 0); err == nil {
+		<-p.opened
 		writer.Close()
 	}
 }
@@ -217,8 +224,8 @@ func (s *shell) close() error {
 	for range s.lines { // or the goroutine that reads the output would block
 	}
 	err := s.process.Wait()
-	for _, fifo := range s.pipes {
-		unblock(fifo)
+	for _, p := range s.pipes {
+		p.unblock()
 	}
 	ended := make(chan struct{})
 	go func() {
