@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -265,6 +266,19 @@ func TestTheAgentDoesNotAct(t *testing.T) {
 	})
 }
 
+// There is no controller, or the machine might be off before the Event is written.
+func TestTheSentinelSaysWhy(t *testing.T) {
+	command := []string{"test", "-e", t.TempDir()}
+	inWorld(t, func(t *testing.T, w *world) {
+		w.agent.Sentinel = &Sentinel{Command: command, Interval: time.Minute}
+		w.addMachines(1)
+		advance(time.Hour)
+		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		why := fmt.Sprintf("The machine asks for a reboot: the sentinel command %q succeeded", strings.Join(command, " "))
+		require.Equal(t, []string{why}, w.told("node-00", "RebootNeeded"))
+	})
+}
+
 // The machine asks for a reboot by itself. If the reboot does not help, it is not repeated.
 func TestSentinelAsksForAReboot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "reboot-required")
@@ -278,8 +292,6 @@ func TestSentinelAsksForAReboot(t *testing.T) {
 		advance(time.Hour)
 		require.Equal(t, 1, w.machines["node-00"].boots(), "the file is still there")
 		require.Len(t, w.told("node-00", "RebootDidNotHelp"), 1)
-		why := fmt.Sprintf("The machine asks for a reboot: the sentinel command %q succeeded", "test -e "+file)
-		require.Equal(t, []string{why}, w.told("node-00", "RebootNeeded"))
 		require.NoError(t, os.Remove(file))
 		advance(2 * time.Minute)
 		w.requireDone(1, "node-00")
