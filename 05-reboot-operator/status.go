@@ -213,10 +213,10 @@ func Differ(old, node *corev1.Node) bool {
 // failures returns the number of attempts in a row that ended without a reboot.
 func failures(node *corev1.Node) int {
 	n, err := strconv.Atoi(node.Annotations[FailuresAnnotation])
-	if err != nil || n < 0 {
+	if err != nil {
 		return 0
 	}
-	return n
+	return max(n, 0)
 }
 
 func optionalTime(t time.Time) *metav1.Time {

@@ -90,17 +90,9 @@ func (c *Controller) cordonAgain(ctx context.Context, node *corev1.Node) error {
 
 // giveUp ends an attempt without a reboot. The next one waits, twice as long after each failure.
 func (c *Controller) giveUp(ctx context.Context, node *corev1.Node, reason, message string) error {
-	now := time.Now()
-	failures, err := strconv.Atoi(node.Annotations[FailuresAnnotation])
-	if err != nil || failures < 0 {
-		failures = 0
-	}
-	wait := c.MaxRetryInterval
-	if failures < 16 {
-		wait = min(wait, c.RetryInterval<<failures)
-	}
-	retry := now.Add(wait)
-	change := end(node, now).set(FailuresAnnotation, strconv.Itoa(failures+1)).set(RetryAfterAnnotation, formatTime(retry))
+	now, failures := time.Now(), failures(node)
+	wait := min(c.MaxRetryInterval, c.RetryInterval<<min(failures, 16)) // more would overflow
+	change := end(node, now).set(FailuresAnnotation, strconv.Itoa(failures+1)).set(RetryAfterAnnotation, formatTime(now.Add(wait)))
 	if why, approved := node.Annotations[NowAnnotation]; approved {
 		change = change.set(NeededAnnotation, why)
 	}
