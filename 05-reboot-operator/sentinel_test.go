@@ -58,6 +58,7 @@ func TestSentinelFile(t *testing.T) {
 		"no last newline": {"linux-base\nlibc6", ", for linux-base, libc6"},
 		"not UTF-8":       {"linux\xff-base\n", ", for linux-base"},
 		"a long list":     {long, ", for " + strings.Join(strings.Fields(long), ", ")[:500] + "..."},
+		"just not long":   {strings.Repeat("x", 500), ", for " + strings.Repeat("x", 500)},
 		"cut in an ü":     {"x" + strings.Repeat("ü", 400), ", for x" + strings.Repeat("ü", 249) + "..."},
 	}
 	for name, test := range tests {
