@@ -298,6 +298,34 @@ func TestTerminatingNamespaces(t *testing.T) {
 	}
 }
 
+// The copy is written before the controller knows that its namespace is being deleted, or gone. Neither is a change that has
+// not reached its copy yet.
+func TestWritesInANamespaceThatIsGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(w *world)
+		refused float64
+	}{
+		"being deleted": {func(w *world) { w.terminate("ns-00") }, 1},
+		"gone":          {func(w *world) { w.terminate("ns-00"); w.removeNamespace("ns-00") }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addNamespaces(1)
+				p := w.startController(10 * time.Second)
+				advance(time.Minute)
+				w.share("db")
+				advance(5 * time.Second)
+				test.change(w)
+				advance(7 * time.Second) // so the source is known, and what became of the namespace is not
+				require.Len(t, w.written(), 1)
+				require.Equal(t, test.refused, gauge(t, p, "secretsync_refused"))
+				require.Equal(t, test.refused, gauge(t, p, "secretsync_copies"), "no state but that")
+				require.Zero(t, gauge(t, p, "secretsync_behind_seconds"))
+			})
+		})
+	}
+}
+
 // B11: two sources want the same copy.
 func TestTwoSourcesForOneName(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -831,6 +859,38 @@ func TestRefusalsEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A name is watched once, also if several workers find at the same time that a Secret of that name exists.
+func TestANameIsWatchedOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		watches := func() (n int) {
+			w.locked(func() {
+				for one := range w.watchers {
+					if _, named := one.restrict.Fields.RequiresExactMatch(metav1.ObjectNameField); named {
+						n++
+					}
+				}
+			})
+			return n
+		}
+		names := w.addNamespaces(3)
+		for _, namespace := range names {
+			w.create(namespace, "db")
+		}
+		p := w.startController(0)
+		w.share("db")
+		advance(time.Minute)
+		p.c.namesakes.watch("db")
+		advance(time.Second)
+		require.Equal(t, 1, watches())
+		for _, namespace := range names {
+			w.remove(namespace, "db")
+		}
+		advance(time.Minute)
+		require.Zero(t, watches())
+		w.requireCopies("db", names...)
+	})
 }
 
 // The source of a copy whose label somebody has removed is deleted before the controller knows what is in the way.

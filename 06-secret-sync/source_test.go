@@ -35,6 +35,9 @@ func TestParseSource(t *testing.T) {
 		{name: "the largest", options: []secretOption{func(s *corev1.Secret) { s.Data = map[string][]byte{"a": make([]byte, corev1.MaxSecretSize)} }}, keys: []string{"a"}},
 		{name: "too large", options: []secretOption{func(s *corev1.Secret) { s.Data = map[string][]byte{"a": make([]byte, corev1.MaxSecretSize+1)} }}, keys: []string{"a"}, reason: TooLarge,
 			message: "its data has 1048577 bytes, and a Secret can have at most 1048576"},
+		{name: "too large together", options: []secretOption{func(s *corev1.Secret) {
+			s.Data = map[string][]byte{"a": make([]byte, corev1.MaxSecretSize/2), "b": make([]byte, corev1.MaxSecretSize/2+1)}
+		}}, keys: []string{"a", "b"}, reason: TooLarge},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			source := testSource("db", test.options...)

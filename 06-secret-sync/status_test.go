@@ -2,6 +2,7 @@ package secretsync
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -12,9 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // An API server that is asked for pages sends no more than it likes, so a plan from the first page of each list is no plan.
@@ -33,6 +37,7 @@ func TestThePlanIsMadeFromWholeLists(t *testing.T) {
 		objects["/api/v1/secrets"] = append(objects["/api/v1/secrets"], orphan)
 		namesakes = append(namesakes, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "a"}})
 	}
+	namesakes = append(namesakes, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "gets-no-copies", Name: "a"}})
 	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		list := map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": map[string]any{"resourceVersion": "1"}}
 		if strings.HasSuffix(request.URL.Path, "/secret-sync/secrets") {
@@ -68,4 +73,18 @@ func TestThePlanIsMadeFromWholeLists(t *testing.T) {
 		actions[one.Action]++
 	}
 	require.Equal(t, map[Action]int{None: 2, Create: 2, Delete: 2}, actions)
+}
+
+func TestSourceNamespaceExists(t *testing.T) {
+	client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+	exists, err := SourceNamespaceExists(t.Context(), client, testScope)
+	require.NoError(t, err)
+	require.False(t, exists)
+	require.NoError(t, client.Tracker().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testScope.SourceNamespace}}))
+	exists, err = SourceNamespaceExists(t.Context(), client, testScope)
+	require.NoError(t, err)
+	require.True(t, exists)
+	client.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("down") })
+	_, err = SourceNamespaceExists(t.Context(), client, testScope)
+	require.EqualError(t, err, "look up namespace secret-sync: down")
 }
