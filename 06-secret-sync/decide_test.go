@@ -131,6 +131,10 @@ func TestDecide(t *testing.T) {
 		{name: "edited", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, notOurs("f:user"), wroteBy("kubectl", `{"f:data":{"f:user":{}}}`)), action: Update, source: "db"},
 		{name: "key added", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, wroteBy("kubectl", `{"f:data":{"f:more":{}}}`)), action: Update, source: "db"},
 		{name: "key removed", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, notOurs("f:user")), action: Update, source: "db"},
+		{name: "written again by another manager", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, untracked, wroteBy("kubectl", db.fields)), action: Update, source: "db"},
+		{name: "a record without fields", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, func(c *metav1.PartialObjectMetadata) {
+			c.ManagedFields = slices.Insert(c.ManagedFields, 0, metav1.ManagedFieldsEntry{Manager: "kubectl"})
+		}), source: "db"},
 		{name: "applied with the same value", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, wroteBy("kubectl", `{"f:data":{"f:user":{}}}`)), source: "db"},
 		{name: "label of another manager", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, wroteBy("kubectl", `{"f:metadata":{"f:labels":{"f:a":{}}}}`)), source: "db"},
 		{name: "is being deleted", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, terminating), source: "db", refused: "db CopyTerminating"},
