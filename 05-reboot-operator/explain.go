@@ -75,7 +75,7 @@ func (v *View) explainNeeded(node *corev1.Node) []string {
 			add("Unavailable: %s.", enumerate(names, 10))
 		}
 	}
-	if decided && d.Reason != NotSelected && len(decisions) > 1 {
+	if d.Reason != NotSelected && len(decisions) > 1 {
 		add("It is number %d of the %d Nodes that wait.", position[node.Name], len(decisions))
 	}
 	if n := failures(node); n > 0 {
@@ -117,7 +117,7 @@ func (v *View) explainDraining(node *corev1.Node) []string {
 	switch {
 	case !node.Spec.Unschedulable:
 		sentences = append(sentences, "Somebody uncordoned it; it waits for the controller to cordon it again.")
-	case known && remaining != "":
+	case remaining != "":
 		sentences = append(sentences, "The drain waits for "+remaining+".")
 	case known:
 		sentences = append(sentences, "Its Pods are gone; it waits for the controller to approve the reboot.")

@@ -233,6 +233,9 @@ func TestExplain(t *testing.T) {
 				"Unavailable: b (Draining), c (not ready).",
 				"It is number 2 of the 2 Nodes that wait.",
 			}},
+		{name: "no budget", node: statusNode("n", draining), policy: policyOf(func(p *reboot.Policy) { p.MaxUnavailable = intstr.FromInt32(0) }), want: []string{
+			"Node n needs a reboot, but is not admitted now: 0 of 1 Nodes are unavailable; --max-unavailable is 0.",
+		}},
 		{name: "domain", node: labelled(statusNode("n", draining), "zone", "a"),
 			others: []*corev1.Node{labelled(notReady(statusNode("c")), "zone", "a"), labelled(notReady(statusNode("d")), "zone", "b")},
 			policy: policyOf(func(p *reboot.Policy) { p.MaxUnavailable, p.TopologyKey = intstr.FromInt32(3), "zone" }),
@@ -253,6 +256,14 @@ func TestExplain(t *testing.T) {
 				"The drain waits for Pod shop/web-0 (PodDisruptionBudget web allows no disruption).",
 				"At 2026-11-20T12:29:00Z, after --drain-timeout 30m, the controller gives up, uncordons it and retries later.",
 			}},
+		{name: "drained", node: cordoned(statusNode("n", draining, admittedAt(time.Minute))), change: func(v *reboot.View) { v.Remaining = map[string]string{"n": ""} },
+			want: []string{
+				"Node n was admitted 60s ago and is being drained.",
+				"Its Pods are gone; it waits for the controller to approve the reboot.",
+				"At 2026-11-20T12:29:00Z, after --drain-timeout 30m, the controller gives up, uncordons it and retries later.",
+			}},
+		{name: "drain, without a known timeout", node: cordoned(statusNode("n", draining, admittedAt(time.Minute))), change: func(v *reboot.View) { v.Timeouts = reboot.Timeouts{} },
+			want: []string{"Node n was admitted 60s ago and is being drained."}},
 		{name: "drain with a time that cannot be read", node: cordoned(statusNode("n", draining, "admitted=x")), want: []string{"Node n was admitted at an unknown time and is being drained."}},
 		{name: "approved", node: cordoned(statusNode("n", approved, admittedAt(time.Minute), sinceAt(time.Minute))), want: []string{
 			"Node n was drained 60s ago, and waits for its agent to reboot it.",
@@ -269,6 +280,16 @@ func TestExplain(t *testing.T) {
 		{name: "overdue", node: statusNode("n", inProgress, sinceAt(time.Hour)), want: []string{
 			`The reboot of Node n has been in progress since 2026-11-20T11:00:00Z (60m ago), and ends when its agent sees a boot ID other than "boot-0".`,
 			"That is longer than --reboot-timeout 10m: check the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.",
+		}},
+		{name: "as long as it may take", node: statusNode("n", inProgress, sinceAt(10*time.Minute)), want: []string{
+			`The reboot of Node n has been in progress since 2026-11-20T11:50:00Z (10m ago), and ends when its agent sees a boot ID other than "boot-0".`,
+			"That is longer than --reboot-timeout 10m: check the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.",
+		}},
+		{name: "in progress, since an unknown time", node: statusNode("n", inProgress), want: []string{
+			`The reboot of Node n has been in progress since an unknown time, and ends when its agent sees a boot ID other than "boot-0".`,
+		}},
+		{name: "in progress, without a known timeout", node: statusNode("n", inProgress, sinceAt(time.Hour)), change: func(v *reboot.View) { v.Timeouts = reboot.Timeouts{} }, want: []string{
+			`The reboot of Node n has been in progress since 2026-11-20T11:00:00Z (60m ago), and ends when its agent sees a boot ID other than "boot-0".`,
 		}},
 		{name: "cancelled", node: cordoned(statusNode("n", admittedAt(0))), want: []string{
 			"The reboot of Node n was cancelled after it had been admitted; it keeps its slot until the controller has uncordoned it.",
@@ -301,5 +322,11 @@ func TestControllerProblem(t *testing.T) {
 	require.Empty(t, reboot.ControllerProblem(lease("c-1", -10*time.Second), statusTime)) // its clock is ahead
 	require.Equal(t, "No controller is running: c-1 last renewed Lease reboot/reboot-controller 3m ago.", reboot.ControllerProblem(lease("c-1", 3*time.Minute), statusTime))
 	require.Equal(t, "No controller is running: nobody holds Lease reboot/reboot-controller.", reboot.ControllerProblem(lease("", 0), statusTime))
+	incomplete := lease("c-1", time.Hour)
+	incomplete.Spec.RenewTime = nil
+	require.Empty(t, reboot.ControllerProblem(incomplete, statusTime))
+	incomplete = lease("c-1", time.Hour)
+	incomplete.Spec.LeaseDurationSeconds = nil
+	require.Empty(t, reboot.ControllerProblem(incomplete, statusTime))
 	require.Equal(t, "No controller is running: nobody holds Lease reboot/reboot-controller.", reboot.ControllerProblem(&coordinationv1.Lease{ObjectMeta: lease("", 0).ObjectMeta}, statusTime))
 }
