@@ -893,6 +893,32 @@ func TestANameIsWatchedOnce(t *testing.T) {
 	})
 }
 
+// Kubernetes itself writes to namespaces. Only what decides about copies makes the controller look at them.
+func TestOnlySomeChangesOfANamespaceMatter(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*corev1.Namespace)
+		matters bool
+	}{
+		"an annotation": {func(n *corev1.Namespace) { n.Annotations = map[string]string{"a": "b"} }, false},
+		"a label":       {func(n *corev1.Namespace) { n.Labels["a"] = "b" }, true},
+		"deletion":      {func(n *corev1.Namespace) { n.DeletionTimestamp = new(metav1.Now()) }, true},
+		"another one":   {func(n *corev1.Namespace) { n.UID = "another" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addNamespaces(1)
+				p := w.startController(0)
+				w.share("db")
+				advance(time.Minute)
+				p.c.stopping.Store(true) // so keys wait in the queue
+				w.editNamespace("ns-00", test.change)
+				advance(time.Second)
+				require.Equal(t, test.matters, !p.c.pending.since(cache.NewObjectName("ns-00", "db")).IsZero())
+			})
+		})
+	}
+}
+
 // The source of a copy whose label somebody has removed is deleted before the controller knows what is in the way.
 func TestALostLabelAndALostSource(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

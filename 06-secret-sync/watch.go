@@ -58,7 +58,7 @@ func (c *Controller) addHandlers(logger klog.Logger) error {
 	_, err := c.sources.AddTypedEventHandler(coreinformers.SecretHandlerFuncs{
 		AddFunc: func(secret *corev1.Secret) { c.enqueueSource(secret.Name, secret) },
 		UpdateFunc: func(old, secret *corev1.Secret) {
-			if old.ResourceVersion == "" || old.ResourceVersion != secret.ResourceVersion {
+			if old.ResourceVersion != secret.ResourceVersion { // a list after a watch has ended brings all sources again
 				c.enqueueSource(secret.Name, old, secret)
 			}
 		},
@@ -66,11 +66,7 @@ func (c *Controller) addHandlers(logger klog.Logger) error {
 			name := secret.GetObjectName().Name
 			c.parsed.Delete(name)
 			c.outcomes.forget(name)
-			versions := []*corev1.Secret{secret.OptionalObj}
-			if secret.FinalStateUnknown != nil { // so the last name of its copies is unknown, too
-				versions = append(c.allSources(), versions...)
-			}
-			c.enqueueSource(name, versions...)
+			c.enqueueSource(name, secret.OptionalObj) // the last version that the cache had, and so all that the copies can come from
 		},
 	}, cache.HandlerOptions{Logger: &logger})
 	if err != nil {
@@ -128,14 +124,6 @@ func (c *Controller) enqueueSource(name string, versions ...*corev1.Secret) {
 			c.enqueue(cache.NewObjectName(namespace.Name, name))
 		}
 	}
-}
-
-// allSources returns all Secrets that are shared.
-func (c *Controller) allSources() (all []*corev1.Secret) {
-	for _, object := range c.sources.GetStore().List() {
-		all = append(all, object.(*corev1.Secret))
-	}
-	return all
 }
 
 // enqueueNamespace adds all copies in a namespace, those that exist and those that should.
