@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -295,25 +296,28 @@ func TestTheWindowCloses(t *testing.T) {
 	})
 }
 
-// Every kubelet reports every few seconds. Only what a decision depends on makes the controller look at a Node.
+// Every kubelet reports every few seconds. Only what a decision depends on makes the controller look at a Node, and only that
+// and what the status shows makes "kubectl reboot status --watch" print it again.
 func TestConcerns(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*corev1.Node)
-		want   bool
+		change            func(*corev1.Node)
+		concerns, differs bool
 	}{
-		"a heartbeat":              {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = monday }, false},
-		"another condition":        {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, false},
-		"a boot":                   {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "other" }, false}, // which the agent looks at
-		"it is not ready":          {ready(corev1.ConditionFalse), true},
-		"it is cordoned":           {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
-		"another Node of its name": {func(n *corev1.Node) { n.UID = "other" }, true},
-		"an annotation":            {func(n *corev1.Node) { n.Annotations = map[string]string{NeededAnnotation: "kernel"} }, true},
-		"a label":                  {func(n *corev1.Node) { n.Labels = map[string]string{zoneLabel: "b"} }, true},
+		"a heartbeat":              {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = monday }, false, false},
+		"another condition":        {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, false, false},
+		"a boot":                   {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "other" }, false, true}, // which the agent looks at
+		"it is not ready":          {ready(corev1.ConditionFalse), true, true},
+		"it is cordoned":           {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true, true},
+		"another Node of its name": {func(n *corev1.Node) { n.UID = "other" }, true, true},
+		"an annotation":            {func(n *corev1.Node) { n.Annotations = map[string]string{NeededAnnotation: "kernel"} }, true, true},
+		"it is being deleted":      {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: monday} }, false, true},
+		"a label":                  {func(n *corev1.Node) { n.Labels = map[string]string{zoneLabel: "b"} }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := newNode("a")
 			c.change(node)
-			require.Equal(t, c.want, concerns(newNode("a"), node))
+			require.Equal(t, c.concerns, concerns(newNode("a"), node))
+			require.Equal(t, c.differs, Differ(newNode("a"), node))
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -152,6 +153,39 @@ func TestSetPaused(t *testing.T) {
 	client.ClearActions()
 	require.NoError(t, reboot.PublishFlags(t.Context(), client, "ns", "ledger", map[string]string{"max-unavailable": "2"}))
 	require.Zero(t, countWrites(client), "the flags have not changed")
+}
+
+// Somebody else creates the ledger, or deletes it, between the read and the write.
+func TestSetPausedWhileTheLedgerComesAndGoes(t *testing.T) {
+	ledger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ledger"}}
+	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
+	for name, test := range map[string]struct {
+		verb      string // of the first write
+		meanwhile func(client *fake.Clientset) error
+		created   bool
+	}{
+		"comes": {"create", func(client *fake.Clientset) error { return client.Tracker().Add(ledger.DeepCopy()) }, false},
+		"goes":  {"patch", func(client *fake.Clientset) error { return client.Tracker().Delete(configMaps, "ns", "ledger") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if test.verb == "patch" {
+				require.NoError(t, client.Tracker().Add(ledger.DeepCopy()))
+			}
+			var once sync.Once
+			client.PrependReactor(test.verb, "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+				once.Do(func() { require.NoError(t, test.meanwhile(client)) })
+				return false, nil, nil
+			})
+			changed, created, err := reboot.SetPaused(t.Context(), client, "ns", "ledger", true)
+			require.NoError(t, err)
+			require.True(t, changed)
+			require.Equal(t, test.created, created)
+			configMap, err := client.CoreV1().ConfigMaps("ns").Get(t.Context(), "ledger", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.True(t, reboot.SettingsOf(configMap).Paused)
+		})
+	}
 }
 
 func TestSettingsOfAStrangeLedger(t *testing.T) {

@@ -1,6 +1,7 @@
 package reboot_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,13 @@ func notReady(node *corev1.Node) *corev1.Node {
 	return node
 }
 
+func manyNotReady(count int) (nodes []*corev1.Node) {
+	for i := range count {
+		nodes = append(nodes, notReady(statusNode(strconv.Itoa(i))))
+	}
+	return nodes
+}
+
 func labelled(node *corev1.Node, key, value string) *corev1.Node {
 	node.Labels = map[string]string{key: value}
 	return node
@@ -58,6 +66,13 @@ func annotatedBy(node *corev1.Node, at time.Time, annotation string) *corev1.Nod
 	entry := metav1.ManagedFieldsEntry{Manager: "kubectl-annotate", Time: &metav1.Time{Time: at}, FieldsV1: &metav1.FieldsV1{}}
 	entry.FieldsV1.SetRawBytes([]byte(`{"f:metadata":{"f:annotations":{".":{},"f:` + annotation + `":{}}}}`))
 	node.ManagedFields = append(node.ManagedFields, entry)
+	return node
+}
+
+// unrecorded adds entries to the managedFields that lack the fields, or the time.
+func unrecorded(node *corev1.Node) *corev1.Node {
+	annotatedBy(node, statusTime, reboot.NeededAnnotation).ManagedFields[0].Time = nil
+	node.ManagedFields = append(node.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl", Time: &metav1.Time{Time: statusTime}})
 	return node
 }
 
@@ -104,6 +119,17 @@ func TestStatusOrder(t *testing.T) {
 		"h Needed", "c Needed", "b Needed", // the one that has never been rebooted first
 		"a Idle",
 	}, order)
+}
+
+// The time of the next attempt concerns only a Node that still needs the reboot.
+func TestStatusRetryAfter(t *testing.T) {
+	retry := "retry-after=" + before(-time.Minute)
+	view := reboot.View{State: reboot.State{Now: statusTime, Nodes: []*corev1.Node{statusNode("a", draining, retry), statusNode("b", retry)}}}
+	statuses := view.Status()
+	require.Equal(t, "a", statuses[0].Name)
+	require.NotNil(t, statuses[0].RetryAfter)
+	require.True(t, statuses[0].RetryAfter.Time.Equal(statusTime.Add(time.Minute)))
+	require.Nil(t, statuses[1].RetryAfter)
 }
 
 func TestStatusWaitingFor(t *testing.T) {
@@ -171,6 +197,8 @@ func TestStatusSince(t *testing.T) {
 		{"requested", annotatedBy(statusNode("n", draining), statusTime.Add(-time.Minute), reboot.NeededAnnotation), time.Minute},
 		{"requested after an earlier reboot", annotatedBy(statusNode("n", draining, "last-attempt="+before(time.Hour)), statusTime.Add(-time.Minute), reboot.NeededAnnotation), time.Minute},
 		{"given up", annotatedBy(statusNode("n", draining, "failures=1", "last-attempt="+before(time.Minute)), statusTime.Add(-time.Hour), reboot.NeededAnnotation), time.Minute},
+		{"requested during the last reboot", annotatedBy(statusNode("n", draining, "last-attempt="+before(time.Minute)), statusTime.Add(-time.Hour), reboot.NeededAnnotation), time.Hour},
+		{"requested, and others have written without a record", annotatedBy(unrecorded(statusNode("n", draining)), statusTime.Add(-time.Minute), reboot.NeededAnnotation), time.Minute},
 		{"another annotation was written", annotatedBy(statusNode("n", draining), statusTime.Add(-time.Minute), "example.com/other"), -1},
 		{"no time", statusNode("n", draining, admittedAt(0), "since=yesterday"), -1},
 	} {
@@ -235,6 +263,14 @@ func TestExplain(t *testing.T) {
 			}},
 		{name: "no budget", node: statusNode("n", draining), policy: policyOf(func(p *reboot.Policy) { p.MaxUnavailable = intstr.FromInt32(0) }), want: []string{
 			"Node n needs a reboot, but is not admitted now: 0 of 1 Nodes are unavailable; --max-unavailable is 0.",
+		}},
+		{name: "as many unavailable as fit in a sentence", node: statusNode("n", draining), policy: policyOf(nil), others: manyNotReady(10), want: []string{
+			"Node n needs a reboot, but is not admitted now: 10 of 11 Nodes are unavailable; --max-unavailable is 1.",
+			"Unavailable: 0 (not ready), 1 (not ready), 2 (not ready), 3 (not ready), 4 (not ready), 5 (not ready), 6 (not ready), 7 (not ready), 8 (not ready), 9 (not ready).",
+		}},
+		{name: "more", node: statusNode("n", draining), policy: policyOf(nil), others: manyNotReady(12), want: []string{
+			"Node n needs a reboot, but is not admitted now: 12 of 13 Nodes are unavailable; --max-unavailable is 1.",
+			"Unavailable: 0 (not ready), 1 (not ready), 10 (not ready), 11 (not ready), 2 (not ready), 3 (not ready), 4 (not ready), 5 (not ready), 6 (not ready), 7 (not ready), and 2 more.",
 		}},
 		{name: "domain", node: labelled(statusNode("n", draining), "zone", "a"),
 			others: []*corev1.Node{labelled(notReady(statusNode("c")), "zone", "a"), labelled(notReady(statusNode("d")), "zone", "b")},
