@@ -72,6 +72,11 @@ func (o Options) Validate() error {
 	return nil
 }
 
+// retryWait returns how long a Node waits after an attempt that was given up, if that many before it were, too.
+func (o Options) retryWait(failures int) time.Duration {
+	return time.Duration(min(float64(o.MaxRetryInterval), float64(o.RetryInterval)*math.Pow(2, float64(failures))))
+}
+
 // ParseMaxUnavailable parses a limit: a number that is at least 1, or a percentage from 1% to 100%.
 func ParseMaxUnavailable(text string) (intstr.IntOrString, error) {
 	number, isPercentage := strings.CutSuffix(text, "%")

@@ -1,6 +1,7 @@
 package reboot
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -131,5 +132,24 @@ func TestValidateAgent(t *testing.T) {
 			}
 			require.ErrorContains(t, err, test.want)
 		})
+	}
+}
+
+func TestRetryWait(t *testing.T) {
+	for _, test := range []struct {
+		interval, most time.Duration
+		failures       int
+		want           time.Duration
+	}{
+		{5 * time.Minute, 2 * time.Hour, 0, 5 * time.Minute},
+		{5 * time.Minute, 2 * time.Hour, 1, 10 * time.Minute},
+		{5 * time.Minute, 2 * time.Hour, 4, 80 * time.Minute},
+		{5 * time.Minute, 2 * time.Hour, 5, 2 * time.Hour},
+		{5 * time.Minute, 2 * time.Hour, math.MaxInt, 2 * time.Hour},
+		{time.Second, 24 * time.Hour, 17, 24 * time.Hour},
+		{48 * time.Hour, 7 * 24 * time.Hour, 16, 7 * 24 * time.Hour}, // 2^16 times 48 hours is more than a Duration can hold
+	} {
+		options := Options{RetryInterval: test.interval, MaxRetryInterval: test.most}
+		require.Equal(t, test.want, options.retryWait(test.failures), "%s, %d", test.interval, test.failures)
 	}
 }

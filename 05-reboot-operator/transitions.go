@@ -91,7 +91,7 @@ func (c *Controller) cordonAgain(ctx context.Context, node *corev1.Node) error {
 // giveUp ends an attempt without a reboot. The next one waits, twice as long after each failure.
 func (c *Controller) giveUp(ctx context.Context, node *corev1.Node, reason, message string) error {
 	now, failures := time.Now(), failures(node)
-	wait := min(c.MaxRetryInterval, c.RetryInterval<<min(failures, 16)) // more would overflow
+	wait := c.retryWait(failures)
 	change := end(node, now).set(FailuresAnnotation, strconv.Itoa(failures+1)).set(RetryAfterAnnotation, formatTime(now.Add(wait)))
 	if why, approved := node.Annotations[NowAnnotation]; approved {
 		change = change.set(NeededAnnotation, why)
