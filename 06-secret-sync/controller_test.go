@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -298,8 +299,7 @@ func TestTerminatingNamespaces(t *testing.T) {
 	}
 }
 
-// The copy is written before the controller knows that its namespace is being deleted, or gone. Neither is a change that has
-// not reached its copy yet.
+// The controller writes a copy before it knows that the namespace is being deleted, or gone. Neither makes it fall behind.
 func TestWritesInANamespaceThatIsGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(w *world)
@@ -890,6 +890,19 @@ func TestANameIsWatchedOnce(t *testing.T) {
 		advance(time.Minute)
 		require.Zero(t, watches())
 		w.requireCopies("db", names...)
+	})
+}
+
+// client-go may report the deletion of a source without any version of it, so nobody knows which name is free now.
+func TestAnUnknownSourceIsDeleted(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(1)
+		p := w.startController(0)
+		w.share("db")
+		advance(time.Minute)
+		p.c.stopping.Store(true) // so keys wait in the queue
+		p.c.enqueueDeletedSource(coreinformers.DeletedSecret{FinalStateUnknown: &cache.DeletedFinalStateUnknown{Key: "secret-sync/other"}})
+		require.False(t, p.c.pending.since(cache.NewObjectName("ns-00", "db")).IsZero())
 	})
 }
 

@@ -58,16 +58,11 @@ func (c *Controller) addHandlers(logger klog.Logger) error {
 	_, err := c.sources.AddTypedEventHandler(coreinformers.SecretHandlerFuncs{
 		AddFunc: func(secret *corev1.Secret) { c.enqueueSource(secret.Name, secret) },
 		UpdateFunc: func(old, secret *corev1.Secret) {
-			if old.ResourceVersion != secret.ResourceVersion { // a list after a watch has ended brings all sources again
+			if old.ResourceVersion != secret.ResourceVersion { // when the informer lists again, every source comes as an update
 				c.enqueueSource(secret.Name, old, secret)
 			}
 		},
-		DeleteFunc: func(secret coreinformers.DeletedSecret) {
-			name := secret.GetObjectName().Name
-			c.parsed.Delete(name)
-			c.outcomes.forget(name)
-			c.enqueueSource(name, secret.OptionalObj) // the last version that the cache had, and so all that the copies can come from
-		},
+		DeleteFunc: c.enqueueDeletedSource,
 	}, cache.HandlerOptions{Logger: &logger})
 	if err != nil {
 		return err
@@ -124,6 +119,21 @@ func (c *Controller) enqueueSource(name string, versions ...*corev1.Secret) {
 			c.enqueue(cache.NewObjectName(namespace.Name, name))
 		}
 	}
+}
+
+// enqueueDeletedSource adds all copies that the deletion of a source affects. If the informer missed it, the version that it has
+// may be old or missing, and so may be the name of the copies. Another source may get the name now, so those of all are added.
+func (c *Controller) enqueueDeletedSource(source coreinformers.DeletedSecret) {
+	name := source.GetObjectName().Name
+	c.parsed.Delete(name)
+	c.outcomes.forget(name)
+	versions := []*corev1.Secret{source.OptionalObj}
+	if source.FinalStateUnknown != nil {
+		for _, object := range c.sources.GetStore().List() {
+			versions = append(versions, object.(*corev1.Secret))
+		}
+	}
+	c.enqueueSource(name, versions...)
 }
 
 // enqueueNamespace adds all copies in a namespace, those that exist and those that should.
