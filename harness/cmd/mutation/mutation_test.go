@@ -89,6 +89,10 @@ func TestMatch(t *testing.T) {
 		"an explanation is for one":          {mutants: mutants(lived, lived, lived), explained: []key{a, a}, unexplained: []int{2}},
 		"more explanations than survivors":   {mutants: mutants(lived), explained: []key{a, a}, stale: 1},
 		"an explanation for a line now gone": {explained: []key{a}, stale: 1},
+		"the whole file is explained":        {mutants: mutants(lived, killed, lived), explained: []key{wholeFile("a.go")}},
+		"another file is":                    {mutants: mutants(lived), explained: []key{wholeFile("b.go")}, unexplained: []int{0}, stale: 1},
+		"a file in which all are caught is":  {mutants: mutants(killed), explained: []key{wholeFile("a.go")}, stale: 1},
+		"a file and one of its lines are":    {mutants: mutants(lived), explained: []key{wholeFile("a.go"), a}, stale: 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

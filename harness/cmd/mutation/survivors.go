@@ -37,16 +37,19 @@ type mutant struct {
 	status status
 }
 
-// explanation says why no test needs to catch a mutant.
+// everything in place of an explanation's function, mutator and line stands for all survivors of a file.
+const everything = "*"
+
+// explanation says why no test needs to catch a mutant, or, for drawings and programs that must fail, those of a whole file.
 type explanation struct {
 	mutant key
 	number int // of its line in the file of explanations
 }
 
-// parseExplanations reads lines of the form "file | function | mutator | line | why". Empty lines, and those that start
+// parseExplanations reads lines of the form "file | function | mutator | line | why" or "file | * | * | * | why". Empty lines, and those that start
 // with "#", are comments.
 func parseExplanations(text string) ([]explanation, error) {
-	var all []explanation
+	var explanations []explanation
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
@@ -59,21 +62,37 @@ func parseExplanations(text string) ([]explanation, error) {
 		if last < 4 || strings.TrimSpace(fields[last]) == "" {
 			return nil, fmt.Errorf("line %d is not of the form FILE | FUNCTION | MUTATOR | LINE | WHY: %s", number, line)
 		}
-		all = append(all, explanation{key{fields[0], fields[1], fields[2], strings.Join(fields[3:last], separator)}, number})
+		explanations = append(explanations, explanation{key{fields[0], fields[1], fields[2], strings.Join(fields[3:last], separator)}, number})
 	}
-	return all, nil
+	return explanations, nil
 }
 
+func wholeFile(file string) key { return key{file, everything, everything, everything} }
+
 // match returns the survivors that are not explained, and the explanations that have no survivor. Each explanation is
-// for one survivor.
+// for one survivor, unless it is for those of a whole file.
 func match(mutants []mutant, explanations []explanation) (unexplained []mutant, stale []explanation) {
+	files := map[string]int{} // survivors of files that are explained as a whole
+	for _, e := range explanations {
+		if e.mutant == wholeFile(e.mutant.file) {
+			files[e.mutant.file] = 0
+		}
+	}
 	survivors := map[key][]mutant{}
 	for _, m := range mutants {
-		if m.status == lived {
+		if m.status != lived {
+			continue
+		}
+		if _, ok := files[m.file]; ok {
+			files[m.file]++
+		} else {
 			survivors[m.key] = append(survivors[m.key], m)
 		}
 	}
 	for _, e := range explanations {
+		if e.mutant == wholeFile(e.mutant.file) && files[e.mutant.file] > 0 {
+			continue
+		}
 		same := survivors[e.mutant]
 		if len(same) == 0 {
 			stale = append(stale, e)
