@@ -28,8 +28,7 @@ type agentFlags struct {
 	sentinelEvery   time.Duration
 }
 
-func agentCommand() *cobra.Command {
-	f := &agentFlags{}
+func agentCommand(f *agentFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Run the agent, which reboots the machine it is on",
@@ -51,16 +50,15 @@ func agentCommand() *cobra.Command {
 	return cmd
 }
 
-// parse completes the options. client is for a boot ID that the kubelet reports.
-func (f *agentFlags) parse(client kubernetes.Interface) error {
+// parse completes the options, except for what needs a client.
+func (f *agentFlags) parse() error {
 	source, argument, _ := strings.Cut(f.bootID, ":")
 	switch {
 	case source == "file" && filepath.IsAbs(argument):
 		f.options.BootID = reboot.KernelBootID(argument)
 	case source == "init" && filepath.IsAbs(argument):
 		f.options.BootID = reboot.InitBootID(argument)
-	case f.bootID == "node":
-		f.options.BootID = reboot.NodeBootID{Client: client, Node: f.options.NodeName}
+	case f.bootID == "node": // see complete
 	default:
 		return fmt.Errorf("--boot-id is %q; it must be file:PATH, init:DIRECTORY or node", f.bootID)
 	}
@@ -79,34 +77,42 @@ func (f *agentFlags) parse(client kubernetes.Interface) error {
 	default:
 		return fmt.Errorf("--reboot-method is %q; it must be logind, command or none", f.rebootMethod)
 	}
+	sentinelCommand := strings.Fields(f.sentinelCommand)
 	switch {
 	case f.sentinelFile != "" && f.sentinelCommand != "":
 		return errors.New("--sentinel-file and --sentinel-command exclude each other")
+	case f.sentinelCommand != "" && len(sentinelCommand) == 0:
+		return errors.New("--sentinel-command has no words")
 	case f.sentinelFile != "" && !filepath.IsAbs(f.sentinelFile):
 		return fmt.Errorf("--sentinel-file is %q; it must be an absolute path", f.sentinelFile)
 	case f.sentinelEvery <= 0:
 		return fmt.Errorf("--sentinel-interval is %s; it must be greater than 0", f.sentinelEvery)
 	case f.sentinelFile != "" || f.sentinelCommand != "":
-		f.options.Sentinel = &reboot.Sentinel{File: f.sentinelFile, Command: strings.Fields(f.sentinelCommand), Interval: f.sentinelEvery}
+		f.options.Sentinel = &reboot.Sentinel{File: f.sentinelFile, Command: sentinelCommand, Interval: f.sentinelEvery}
 	}
 	return f.options.Validate()
 }
 
+// complete sets the option that needs a client: the boot ID that the kubelet reports.
+func (f *agentFlags) complete(client kubernetes.Interface) {
+	if f.bootID == "node" {
+		f.options.BootID = reboot.NodeBootID{Client: client, Node: f.options.NodeName}
+	}
+}
+
 func (f *agentFlags) run(ctx context.Context) error {
-	config, configErr := f.clientConfig()
-	if configErr != nil {
-		if err := f.parse(nil); err != nil {
-			return err
-		}
-		return configErr
+	if err := f.parse(); err != nil {
+		return err
+	}
+	config, err := f.clientConfig()
+	if err != nil {
+		return err
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	if err := f.parse(client); err != nil {
-		return err
-	}
+	f.complete(client)
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "node", f.options.NodeName))
 	agent, err := reboot.NewAgent(ctx, client, f.options)
 	if err != nil {

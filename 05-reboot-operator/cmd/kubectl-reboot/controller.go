@@ -33,8 +33,7 @@ type controllerFlags struct {
 	values                       map[string]string // of the flags that the ledger publishes
 }
 
-func controllerCommand() *cobra.Command {
-	f := &controllerFlags{}
+func controllerCommand(f *controllerFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller, which decides who may reboot and drains Nodes",
@@ -112,14 +111,9 @@ func (f *controllerFlags) policy() (p reboot.Policy, err error) {
 }
 
 // parse completes the options.
-func (f *controllerFlags) parse() (err error) {
-	if f.options.Policy, err = f.policy(); err != nil {
+func (f *controllerFlags) parse() error {
+	if err := f.parsePolicy(); err != nil {
 		return err
-	}
-	if f.blockingPods != "" {
-		if f.options.BlockingPods, err = labels.Parse(f.blockingPods); err != nil {
-			return fmt.Errorf("--blocking-pods: %w", err)
-		}
 	}
 	if f.leaseDuration != 0 && f.leaseDuration < time.Second {
 		return fmt.Errorf("--lease-duration is %s; it must be at least 1s, or 0 to run without a Lease", f.leaseDuration)

@@ -35,3 +35,18 @@ func TestOnlyTheHolderReleasesTheLease(t *testing.T) {
 	require.Equal(t, "second", now.HolderIdentity)
 	require.NoError(t, second.Update(t.Context(), record("")))
 }
+
+// A controller that could not take the Lease does not release it.
+func TestWhoCouldNotTakeTheLeaseIsNotItsHolder(t *testing.T) {
+	client := fake.NewClientset()
+	lock := &ownLock{Interface: &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: "n", Name: "lease"}, Client: client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: "second"},
+	}}
+	require.NoError(t, lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "first"}))
+	_, _, err := lock.Get(t.Context())
+	require.NoError(t, err)
+	client.PrependReactor("update", "leases", forbid)
+	require.ErrorContains(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "second"}), "RBAC says no")
+	require.EqualError(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{}), "not releasing n/lease, which first holds")
+}

@@ -39,7 +39,7 @@ func newCommand() *cobra.Command {
 	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(klogFlags)
 	cmd.PersistentFlags().AddGoFlag(klogFlags.Lookup("v"))
-	cmd.AddCommand(controllerCommand(), agentCommand())
+	cmd.AddCommand(controllerCommand(&controllerFlags{}), agentCommand(&agentFlags{}))
 	cmd.AddCommand(pluginCommands(connect, time.Now)...)
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -64,7 +66,7 @@ func before(d time.Duration) string { return testTime.Add(-d).Format(time.RFC333
 
 // ledger returns a ledger in which a controller has published its flags.
 func ledger(namespace string, data ...string) *corev1.ConfigMap {
-	controller := controllerCommand()
+	controller := controllerCommand(&controllerFlags{})
 	flags, err := json.Marshal(publishedValues(controller.Flags()))
 	if err != nil {
 		panic(err)
@@ -265,10 +267,13 @@ func TestWhy(t *testing.T) {
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("c-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: testTime.Add(-renewed)}},
 		}
 	}
-	gaveUp := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e.1"}, Regarding: corev1.ObjectReference{Kind: "Node", Name: "e"},
-		Reason: "DrainTimeout", Note: "Not rebooted; next attempt in 5m0s: Pod shop/web cannot be evicted", EventTime: metav1.MicroTime{Time: testTime.Add(-time.Minute)},
+	event := func(kind, name, reason, note string, ago time.Duration) *eventsv1.Event {
+		return &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: strings.ToLower(kind + "." + name + "." + reason + "." + ago.String())},
+			Regarding:  corev1.ObjectReference{Kind: kind, Name: name}, Reason: reason, Note: note, EventTime: metav1.MicroTime{Time: testTime.Add(-ago)},
+		}
 	}
+	gaveUp := event("Node", "e", "DrainTimeout", "Not rebooted; next attempt in 5m0s: Pod shop/web cannot be evicted", time.Minute)
 	for _, test := range []struct {
 		name    string
 		objects []runtime.Object
@@ -276,7 +281,7 @@ func TestWhy(t *testing.T) {
 		want    string
 		stderr  string
 	}{
-		{"idle", []runtime.Object{ledger("default")}, []string{"g"}, "Nobody has asked for a reboot of Node g; \"kubectl reboot request g\" does.\n", ""},
+		{"idle", []runtime.Object{ledger("default"), lease(time.Hour)}, []string{"g"}, "Nobody has asked for a reboot of Node g; \"kubectl reboot request g\" does.\n", ""},
 		{"needed", []runtime.Object{ledger("default"), lease(time.Second)}, []string{"f"}, `Node f needs a reboot, but is not admitted now: 3 of 7 Nodes are unavailable; --max-unavailable is 1.
 Unavailable: b (Draining), c (Approved), d (InProgress).
 It is number 1 of the 2 Nodes that wait.
@@ -300,11 +305,28 @@ It is number 2 of the 2 Nodes that wait.
 Its last attempt ended without a reboot.
 DrainTimeout, 60s ago: Not rebooted; next attempt in 5m0s: Pod shop/web cannot be evicted
 `, ""},
-		{"drained", []runtime.Object{ledger("default")}, []string{"b"}, `Node b was admitted 60s ago and is being drained.
+		{"given up, and other Events", []runtime.Object{
+			ledger("default", `flags={"max-unavailable":"100%"}`), gaveUp, event("Pod", "e", "DrainTimeout", "of a Pod", 0), event("Node", "f", "DrainTimeout", "of another Node", 0),
+			event("Node", "e", "Approved", "of another kind", 0), event("Node", "e", "AgentTimeout", "older", time.Hour),
+		}, []string{"e"}, `Nothing keeps Node e from being rebooted now; it waits for the controller to admit it.
+It is number 2 of the 2 Nodes that wait.
+Its last attempt ended without a reboot.
+DrainTimeout, 60s ago: Not rebooted; next attempt in 5m0s: Pod shop/web cannot be evicted
+`, ""},
+		{"an Event of an earlier request", []runtime.Object{ledger("default", `flags={"max-unavailable":"100%"}`), event("Node", "f", "DrainTimeout", "earlier", 0)}, []string{"f"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
+It is number 1 of the 2 Nodes that wait.
+`, ""},
+		{"a Pod forbids it", []runtime.Object{ledger("default", `flags={"max-unavailable":"100%","blocking-pods":"app=db"}`), pod("db", "f")}, []string{"f"}, `Node f needs a reboot, but is not admitted now: Pod shop/db blocks it.
+It is number 1 of the 2 Nodes that wait.
+`, ""},
+		{"unknown limits, and one of mine", []runtime.Object{ledger("default", "flags=null")}, []string{"f", "--max-unavailable", "4"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
+It is number 1 of the 2 Nodes that wait.
+`, ""},
+		{"drained", []runtime.Object{ledger("default"), event("Node", "b", "DrainWaiting", "known from the Pods", 0)}, []string{"b"}, `Node b was admitted 60s ago and is being drained.
 The drain waits for Pod shop/web (PodDisruptionBudget web allows no disruption).
 At 2024-11-20T12:29:00Z, after --drain-timeout 30m, the controller gives up, uncordons it and retries later.
 `, ""},
-		{"in progress", []runtime.Object{ledger("default", `flags={"reboot-timeout":"10s"}`)}, []string{"d"}, `The reboot of Node d has been in progress since 2024-11-20T11:59:40Z (20s ago), and ends when its agent sees a boot ID other than "99999999-2fa1-11d2-883f-0016d3cca427".
+		{"in progress", []runtime.Object{ledger("default", `flags={"reboot-timeout":"10s"}`), lease(time.Hour)}, []string{"d"}, `The reboot of Node d has been in progress since 2024-11-20T11:59:40Z (20s ago), and ends when its agent sees a boot ID other than "99999999-2fa1-11d2-883f-0016d3cca427".
 The Node is not ready: the machine is down, or still starting.
 That is longer than --reboot-timeout 10s: check the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.
 `, ""},
@@ -321,8 +343,26 @@ It is number 1 of the 2 Nodes that wait.
 	}
 }
 
+// Without the right to list Pods, the last Event says what a drain waits for.
+func TestWhyWithFewRights(t *testing.T) {
+	client := fake.NewClientset(append(fleet(), ledger("default", `flags={"max-unavailable":"100%","blocking-pods":"app=db"}`), &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b.1"}, Regarding: corev1.ObjectReference{Kind: "Node", Name: "b"},
+		Reason: "DrainWaiting", Note: "Pod shop/web cannot be evicted", EventTime: metav1.MicroTime{Time: testTime.Add(-time.Minute)},
+	})...)
+	client.PrependReactor("list", "pods", forbid)
+	stdout, stderr, err := run(t, client, "why", "b")
+	require.NoError(t, err)
+	require.Contains(t, stdout, "DrainWaiting, 60s ago: Pod shop/web cannot be evicted\n")
+	require.Contains(t, stderr, "Warning: cannot tell which Pods forbid reboots: pods is forbidden: RBAC says no\n")
+	client.PrependReactor("list", "events", forbid)
+	stdout, stderr, err = run(t, client, "why", "b")
+	require.NoError(t, err)
+	require.NotContains(t, stdout, "DrainWaiting")
+	require.Contains(t, stderr, "Warning: cannot tell what the last Event says: events.events.k8s.io is forbidden: RBAC says no\n")
+}
+
 func TestPublishedFlagsComeBack(t *testing.T) {
-	controller := controllerCommand()
+	controller := controllerCommand(&controllerFlags{})
 	require.NoError(t, controller.Flags().Parse([]string{
 		"--max-unavailable=25%", "--node-selector=pool in (a,b)", "--reboot-days=mon,tue", "--start-time=22:00", "--end-time=04:00", "--time-zone=Europe/Berlin",
 		"--blocking-pods=critical", "--own-node=n1", "--drain-timeout=7m", "--delete-unmanaged-pods",
@@ -538,6 +578,124 @@ b      Idle    <none>   <none>        00000001   <none>
 	cancel()
 	require.NoError(t, <-ended)
 	require.Equal(t, want, stdout.String())
+}
+
+// follower runs "status --watch" until the test is over.
+type follower struct {
+	client         *fake.Clientset
+	stdout, stderr buffer
+}
+
+func follow(t *testing.T, client *fake.Clientset, args ...string) *follower {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	f := &follower{client: client}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- start(ctx, client, &f.stdout, &f.stderr, append([]string{"status", "--watch"}, args...)...)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+	return f
+}
+
+// awaitWatch waits for the first watch of a resource that contains a selector.
+func (f *follower) awaitWatch(t *testing.T, resource, selector string) {
+	t.Helper()
+	eventually(t, func() bool { return slices.Contains(f.watches(resource), selector) }, &f.stdout)
+}
+
+// watches returns the selectors of the watches of a resource so far.
+func (f *follower) watches(resource string) (selectors []string) {
+	for _, action := range f.client.Actions() {
+		if watch, ok := action.(clienttesting.WatchAction); ok && watch.GetResource().Resource == resource {
+			restrictions := watch.GetWatchRestrictions()
+			selectors = append(selectors, strings.Trim(restrictions.Labels.String()+","+restrictions.Fields.String(), ","))
+		}
+	}
+	return selectors
+}
+
+func (f *follower) awaitRow(t *testing.T, row string) {
+	t.Helper()
+	eventually(t, func() bool { return strings.HasSuffix(f.stdout.String(), row+"\n") }, &f.stdout)
+}
+
+func (f *follower) update(t *testing.T, node *corev1.Node) {
+	t.Helper()
+	_, err := f.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
+	require.NoError(t, err)
+}
+
+func TestStatusWatchOfTheFirstNode(t *testing.T) {
+	f := follow(t, fake.NewClientset(node("a"), node("b")))
+	f.awaitWatch(t, "nodes", "")
+	f.update(t, node("a", "reboot-needed=", "since="+before(0)))
+	f.awaitRow(t, "a      Needed   0s ago   <none>        00000001   the controller to admit it")
+	f.update(t, node("a"))
+	f.awaitRow(t, "a      Idle     <none>   <none>        00000001   <none>")
+	require.NoError(t, f.client.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}))
+	f.awaitRow(t, "a      Deleted   <none>   <none>        <none>     <none>")
+	f.update(t, node("b", "reboot-needed="))
+	f.awaitRow(t, "b      Needed    0s ago   <none>        00000001   the controller to admit it")
+	require.NoError(t, f.client.CoreV1().Nodes().Delete(t.Context(), "b", metav1.DeleteOptions{}))
+	f.awaitRow(t, "b      Deleted   <none>   <none>        <none>     <none>")
+}
+
+func TestStatusWatchPrintsAColumnThatOnlyTheWideTableHas(t *testing.T) {
+	f := follow(t, fake.NewClientset(node("a")), "-o", "wide")
+	f.awaitWatch(t, "nodes", "")
+	f.update(t, cordoned(node("a")))
+	f.awaitRow(t, "a      Idle    <none>   <none>        00000001   <none>        true    true       0          <none>")
+}
+
+// A Node that is deleted between the first list and that of the informer has no event.
+func TestStatusWatchOfANodeThatIsDeletedMeanwhile(t *testing.T) {
+	client := fake.NewClientset(node("b"))
+	lists := 0
+	client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		lists++
+		return lists == 1, &corev1.NodeList{Items: []corev1.Node{*node("a"), *node("b")}}, nil
+	})
+	follow(t, client).awaitRow(t, "a      Deleted   <none>   <none>        <none>     <none>")
+}
+
+func TestStatusWatchOfPodsThatForbidReboots(t *testing.T) {
+	f := follow(t, fake.NewClientset(node("a", "reboot-needed="), ledger("default", `flags={"max-unavailable":"1","blocking-pods":"app=db"}`)))
+	f.awaitWatch(t, "pods", "app=db")
+	_, err := f.client.CoreV1().Pods("shop").Create(t.Context(), pod("db", "a"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	f.awaitRow(t, "a      Needed   <unknown>   <none>        00000001   Pod shop/db to end")
+}
+
+// Of the Nodes that are being drained, only the Pods of those that are selected are watched, and all of them.
+func TestStatusWatchOfDrains(t *testing.T) {
+	drained := func(name string) *corev1.Node {
+		return cordoned(node(name, "reboot-needed=", "admitted="+before(0), "since="+before(0)))
+	}
+	client := fake.NewClientset(drained("a"), node("b"), drained("c"), node("d"), node("e"), node("f"))
+	f := follow(t, client, "a", "b", "d", "e", "f")
+	f.awaitWatch(t, "pods", "spec.nodeName=a")
+	f.awaitWatch(t, "nodes", "")
+	for _, name := range []string{"b", "d", "e", "f"} {
+		f.update(t, drained(name))
+		f.awaitWatch(t, "pods", "spec.nodeName="+name)
+	}
+	require.NotContains(t, f.watches("pods"), "spec.nodeName=c")
+}
+
+func TestStatusWatchThatIsInterrupted(t *testing.T) {
+	client := fake.NewClientset(node("a"))
+	client.PrependWatchReactor("nodes", func(action clienttesting.Action) (bool, apiwatch.Interface, error) {
+		_, _, err := forbid(action)
+		return true, nil, err
+	})
+	f := follow(t, client)
+	eventually(t, func() bool {
+		return f.stderr.String() == "Warning: a watch was interrupted, and is retried: nodes is forbidden: RBAC says no\n"
+	}, &f.stderr)
 }
 
 func TestStatusWatchAsJSON(t *testing.T) {

@@ -67,10 +67,8 @@ func (s *statusOptions) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)
 	}
 	statuses := o.statuses(s.nodes.matches)
-	if len(statuses) > 0 || out.isDocument() {
-		if err := out.print(statuses, o, s.watch); err != nil {
-			return err
-		}
+	if err := out.print(statuses, o, s.watch); err != nil {
+		return err
 	}
 	if missing := s.missing(statuses); len(missing) > 0 {
 		return errors.Join(missing...)
@@ -131,10 +129,7 @@ func (s *statusOptions) printer(w io.Writer) (*printer, error) {
 	return &printer{resources: p, w: w, flush: func() error { return nil }}, nil
 }
 
-// isDocument reports whether the output is for programs, which expect it even if there are no Nodes.
-func (p *printer) isDocument() bool { return !p.table }
-
-// print prints statuses: in a table; as a list; or, one by one, as documents of their own.
+// print prints statuses: in a table, which has no header if it has no rows; as a list; or, one by one, as documents of their own.
 func (p *printer) print(statuses []reboot.NodeStatus, o *observer, oneByOne bool) error {
 	if p.table {
 		return errors.Join(p.resources.PrintObj(p.tableOf(statuses, o.view.Now), p.w), p.flush())
