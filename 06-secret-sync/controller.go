@@ -80,7 +80,7 @@ func New(ctx context.Context, client kubernetes.Interface, metadataClient metada
 		pending:     newPending(),
 	}
 	c.queue = newQueue(options, c.isDelete)
-	c.namesakes = newNamesakes(metadataClient, options.Scope, c.enqueue)
+	c.namesakes = newNamesakes(metadataClient, options.Scope, c.enqueue, c.enqueueName)
 	c.metrics = newMetrics(c.outcomes, c.pending)
 	c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, "secretsync")
 	return c, c.addHandlers(klog.FromContext(ctx))

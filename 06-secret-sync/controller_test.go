@@ -861,6 +861,37 @@ func TestRefusalsEnd(t *testing.T) {
 	}
 }
 
+// Namesakes that are all deleted at once make way for copies, though the watch of their name ends at the first that is seen.
+func TestManyNamesakesAreDeleted(t *testing.T) {
+	for name, change := range map[string]func(w *world, change func()){
+		"while a watch reports it":  func(_ *world, change func()) { change() },
+		"while no watch reports it": func(w *world, change func()) { w.missed(change) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				names := w.addNamespaces(50)
+				for _, namespace := range names {
+					w.create(namespace, "db")
+				}
+				p := w.startController(0)
+				w.share("db")
+				advance(time.Minute)
+				require.Equal(t, 50.0, gauge(t, p, "secretsync_refused"))
+				for _, gone := range [][]string{names[:10], names[10:]} {
+					change(w, func() {
+						for _, namespace := range gone {
+							w.remove(namespace, "db")
+						}
+					})
+					advance(time.Minute)
+					w.requireCopies("db", names[:slices.Index(names, gone[len(gone)-1])+1]...)
+				}
+				require.Zero(t, gauge(t, p, "secretsync_refused"))
+			})
+		})
+	}
+}
+
 // A name is watched once, also if several workers find at the same time that a Secret of that name exists.
 func TestANameIsWatchedOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

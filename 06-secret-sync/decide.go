@@ -85,13 +85,19 @@ func Decide(in Input) Decision {
 		}
 	}
 	slices.SortFunc(contenders, compareSources)
+	ours := in.Copy != nil && in.isOurs()
+	if ours && in.isHeld() {
+		for _, source := range contenders {
+			refuse(source, NameTaken, "Secret %s is a copy of %s, and stays as it is until the annotations of that are correct", in.Key, in.Copy.Annotations[SourceAnnotation])
+		}
+		return d
+	}
 	if len(contenders) > 0 {
 		d.Source = contenders[0]
 		for _, loser := range contenders[1:] {
 			refuse(loser, NameTaken, "Secret %s is a copy of %s, which has priority for this name", in.Key, d.Source.Name)
 		}
 	}
-	ours := in.Copy != nil && in.isOurs()
 	switch {
 	case in.Namespace == nil:
 	case in.Namespace.DeletionTimestamp != nil: // the namespace controller deletes what is there
@@ -106,7 +112,7 @@ func Decide(in Input) Decision {
 		if d.Source != nil {
 			refuse(d.Source, CopyTerminating, "Secret %s is being deleted, and waits for finalizers: %s", in.Key, strings.Join(in.Copy.Finalizers, ", "))
 		}
-	case d.Source == nil && ours && !in.isHeld():
+	case d.Source == nil && ours:
 		d.Action, d.Why = Delete, "no source is copied here"
 	case d.Source == nil:
 	case in.Copy == nil:

@@ -150,6 +150,7 @@ func TestDecide(t *testing.T) {
 		{name: "token, with a copy of what it was", namespace: testNamespace(), sources: []*Source{testSource("db", typed(corev1.SecretTypeServiceAccountToken))}, current: testCopy(db), action: Delete, refused: "db TypeRefused"},
 		{name: "bad annotation", namespace: testNamespace(), sources: []*Source{testSource("db", annotated(KeysAnnotation, "none"))}, refused: "db InvalidAnnotation"},
 		{name: "bad annotation keeps the copy", namespace: testNamespace(), sources: []*Source{testSource("db", annotated(KeysAnnotation, "none"))}, current: testCopy(db), refused: "db InvalidAnnotation"},
+		{name: "bad annotation keeps the copy from another source", namespace: testNamespace(), sources: []*Source{testSource("db", annotated(KeysAnnotation, "none")), testSource("db2", annotated(NameAnnotation, "db"))}, current: testCopy(db), refused: "db InvalidAnnotation, db2 NameTaken"},
 		{name: "bad name keeps the copy", namespace: testNamespace(), sources: []*Source{testSource("db", annotated(NameAnnotation, "A B"))}, current: testCopy(db)},
 		{name: "bad annotation, namespace no longer selected", namespace: testNamespace(unlabelled), sources: []*Source{testSource("db", annotated(KeysAnnotation, "none"))}, current: testCopy(db), action: Delete},
 

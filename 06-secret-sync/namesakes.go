@@ -17,6 +17,7 @@ type namesakes struct {
 	client  metadata.Interface
 	scope   Scope
 	enqueue func(cache.ObjectName) // called for each namesake that is added, updated or deleted
+	ended   func(name string)      // called when there is no namesake left; its last events may not have been seen
 
 	mu      sync.Mutex
 	ctx     context.Context // of all watches
@@ -29,8 +30,8 @@ type namesakeWatch struct {
 	cancel   context.CancelFunc
 }
 
-func newNamesakes(client metadata.Interface, scope Scope, enqueue func(cache.ObjectName)) *namesakes {
-	return &namesakes{client: client, scope: scope, enqueue: enqueue, watches: map[string]*namesakeWatch{}}
+func newNamesakes(client metadata.Interface, scope Scope, enqueue func(cache.ObjectName), ended func(name string)) *namesakes {
+	return &namesakes{client: client, scope: scope, enqueue: enqueue, ended: ended, watches: map[string]*namesakeWatch{}}
 }
 
 // start allows watches, until ctx is cancelled.
@@ -72,8 +73,10 @@ func (n *namesakes) watch(name string) {
 		AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) },
 		DeleteFunc: func(object any) {
 			enqueue(object)
+			// The store is ahead of the handler. An informer that stops drops the events that its handler has not seen.
 			if len(informer.GetStore().ListKeys()) == 0 {
 				n.stop(name)
+				n.ended(name)
 			}
 		},
 	})

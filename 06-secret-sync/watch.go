@@ -110,12 +110,15 @@ func (c *Controller) enqueueSource(name string, versions ...*corev1.Secret) {
 			names[copyName(secret)] = true
 		}
 	}
+	for name := range names {
+		c.enqueueName(name)
+	}
+}
+
+// enqueueName adds the copies of a name in all namespaces.
+func (c *Controller) enqueueName(name string) {
 	for _, object := range c.namespaces.GetStore().List() {
-		namespace := object.(*metav1.PartialObjectMetadata)
-		if !c.selects(namespace) {
-			continue
-		}
-		for name := range names {
+		if namespace := object.(*metav1.PartialObjectMetadata); c.selects(namespace) {
 			c.enqueue(cache.NewObjectName(namespace.Name, name))
 		}
 	}

@@ -81,7 +81,8 @@ func (c *Controller) failed(action Action, key cache.ObjectName, err error) erro
 		return failure
 	}
 	s := status.Status()
-	failure.Detail = fmt.Sprintf("the API server answered %d %s", s.Code, s.Reason)
+	// Not s.Reason, which a webhook chooses.
+	failure.Detail = strings.TrimSpace(fmt.Sprintf("the API server answered %d %s", s.Code, http.StatusText(int(s.Code))))
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		failure.gone, failure.Reason = true, NamespaceTerminating
