@@ -1,20 +1,27 @@
 package reboot
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strconv"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 )
 
 func TestRebootsNodesOneAfterAnother(t *testing.T) {
@@ -255,6 +262,133 @@ func TestTheAPIServerIsDownDuringADrain(t *testing.T) {
 		advance(5 * time.Minute)
 		w.requireDone(1, "node-00")
 	})
+}
+
+// A drain that cannot be looked at goes on when it can be, unless it takes too long.
+func TestADrainThatCannotBeLookedAt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.addPod("web", "node-00")
+		controller := w.startController(0)
+		var fails atomic.Bool
+		fails.Store(true)
+		controller.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return fails.Load(), nil, apierrors.NewInternalError(errors.New("out of order"))
+		})
+		w.request("node-00")
+		advance(9 * time.Minute)
+		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		advance(2 * time.Minute)
+		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		require.Equal(t, []string{"Not rebooted; next attempt in 5m0s: the drain took longer than 10m0s: list the Pods of Node node-00: Internal error occurred: out of order"},
+			w.told("node-00", "DrainTimeout"))
+		fails.Store(false)
+		advance(10 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
+// Whichever write of the controller fails, the end is the same.
+func TestAWriteThatFailsIsRepeated(t *testing.T) {
+	writes := 0
+	play := func(t *testing.T, fails int) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.options.MaxUnavailable, w.most = intstr.FromInt32(2), 2
+			w.addMachines(2)
+			w.addPod("web", "node-01")
+			w.grace = 5 * time.Minute
+			controller := w.startController(0)
+			writes = 0
+			fail := func(clienttesting.Action) (bool, runtime.Object, error) {
+				writes++
+				return writes == fails, nil, apierrors.NewInternalError(errors.New("out of order"))
+			}
+			controller.PrependReactor("patch", "nodes", fail)
+			controller.PrependReactor("update", "configmaps", fail)
+			w.request(w.names()...)
+			advance(time.Minute)
+			require.Equal(t, Draining, PhaseOf(w.node("node-01")))
+			w.edit("node-01", func(node *corev1.Node) { delete(node.Annotations, NeededAnnotation) })
+			advance(10 * time.Minute)
+			w.requireDone(1, "node-00")
+			require.Equal(t, Idle, PhaseOf(w.node("node-01")))
+			require.False(t, w.node("node-01").Spec.Unschedulable)
+			require.Equal(t, []string{"The request for a reboot was withdrawn"}, w.told("node-01", "RebootCancelled"))
+		})
+	}
+	play(t, 0)
+	undisturbed := writes
+	require.Greater(t, undisturbed, 3)
+	for n := 1; n <= undisturbed; n++ {
+		t.Run(fmt.Sprint("write ", n), func(t *testing.T) { play(t, n) })
+	}
+}
+
+// A controller that starts while a Node waits for its agent, or for its machine, takes that time into account.
+func TestTimeoutsOutliveTheController(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.addMachine("node-00")
+		controller := w.startController(0)
+		restart := func(after time.Duration) {
+			advance(after)
+			controller.stop()
+			controller = w.startController(0)
+		}
+		w.request("node-00")
+		restart(3 * time.Minute)
+		require.Equal(t, Approved, PhaseOf(w.node("node-00")))
+		advance(2*time.Minute + time.Second)
+		require.Equal(t, Needed, PhaseOf(w.node("node-00")), "after --agent-timeout")
+
+		m.off = true
+		m.startAgent()
+		advance(5 * time.Minute)
+		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		restart(3 * time.Minute)
+		advance(7*time.Minute + time.Second)
+		require.Len(t, w.told("node-00", "RebootTimeout"), 1)
+	})
+}
+
+// decide says when to decide again, and tells a Node why it, of all, may not reboot.
+func TestWhenToDecideAgain(t *testing.T) {
+	retry := func(name string, in time.Duration) *corev1.Node {
+		return newNode(name, labelled("pool", "web"), withAnnotation(NeededAnnotation, ""), withAnnotation(FailuresAnnotation, "1"),
+			withAnnotation(RetryAfterAnnotation, formatTime(time.Now().Add(in))))
+	}
+	other := newNode("c", withAnnotation(NeededAnnotation, ""))
+	for _, test := range []struct {
+		name  string
+		nodes func() []*corev1.Node
+		again time.Duration
+		told  []string
+	}{
+		{"nothing waits", func() []*corev1.Node { return nil }, 0, nil},
+		{"the first", func() []*corev1.Node { return []*corev1.Node{retry("a", 5*time.Minute), retry("b", 9*time.Minute)} }, 5 * time.Minute, nil},
+		{"the last", func() []*corev1.Node { return []*corev1.Node{retry("a", 9*time.Minute), retry("b", 5*time.Minute)} }, 5 * time.Minute, nil},
+		{"no time", func() []*corev1.Node { return []*corev1.Node{retry("a", 5*time.Minute), other} }, 5 * time.Minute,
+			[]string{"Warning RebootRefused Not rebooting now: --node-selector pool=web does not select it"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				recorder := events.NewFakeRecorder(10)
+				selector, err := labels.Parse("pool=web")
+				require.NoError(t, err)
+				c := &Controller{recorder: recorder, told: newTold(), metrics: newMetrics(nil), Options: Options{
+					Policy: Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt32(1), Selector: selector},
+				}}
+				again, any := c.decide(State{Nodes: test.nodes()}, func(*corev1.Node) {})
+				require.False(t, any)
+				require.Equal(t, test.again, again)
+				close(recorder.Events)
+				var told []string
+				for event := range recorder.Events {
+					told = append(told, event)
+				}
+				require.Equal(t, test.told, told)
+			})
+		})
+	}
 }
 
 // A9: the Pod of a StatefulSet comes back on another Node, under the same name.

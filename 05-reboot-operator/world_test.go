@@ -135,6 +135,12 @@ type process struct {
 	collector prometheus.Collector // nil for an agent
 }
 
+// PrependReactor waits until nobody uses the clientset, which does not guard its reactors.
+func (p *process) PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc) {
+	synctest.Wait()
+	p.Clientset.PrependReactor(verb, resource, reaction)
+}
+
 func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t,
