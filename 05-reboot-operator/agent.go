@@ -165,9 +165,9 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration, err error) 
 		return a.reboot(ctx, node)
 	}
 	if a.Sentinel != nil {
-		return a.Sentinel.Interval, a.request(ctx, node)
+		again = a.Sentinel.Interval
 	}
-	return 0, nil
+	return again, a.request(ctx, node)
 }
 
 // begin records the boot ID, so that the agent that runs after the reboot can tell that there was one.
@@ -245,11 +245,14 @@ func (a *Agent) complete(ctx context.Context, node *corev1.Node, before, after s
 	return nil
 }
 
-// request asks for a reboot if the sentinel does.
-func (a *Agent) request(ctx context.Context, node *corev1.Node) error {
-	why, asks, err := a.Sentinel.Check(ctx)
-	if err != nil {
-		return err
+// request asks for a reboot if the sentinel does. A machine without a sentinel never asks.
+func (a *Agent) request(ctx context.Context, node *corev1.Node) (err error) {
+	var why string
+	asks := false
+	if a.Sentinel != nil {
+		if why, asks, err = a.Sentinel.Check(ctx); err != nil {
+			return err
+		}
 	}
 	_, ignored := node.Annotations[SentinelIgnoredAnnotation]
 	switch {

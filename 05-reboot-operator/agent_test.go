@@ -279,6 +279,16 @@ func TestTheSentinelSaysWhy(t *testing.T) {
 	})
 }
 
+// A cancelled request is not ignored for ever on a machine that cannot ask by itself.
+func TestAMachineWithoutASentinelIgnoresNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.annotate("node-00", SentinelIgnoredAnnotation, "by hand")
+		advance(time.Minute)
+		require.NotContains(t, w.node("node-00").Annotations, SentinelIgnoredAnnotation)
+	})
+}
+
 // The machine asks for a reboot by itself. If the reboot does not help, it is not repeated.
 func TestSentinelAsksForAReboot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "reboot-required")

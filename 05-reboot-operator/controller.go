@@ -252,7 +252,8 @@ func (c *Controller) decide(state State, admit func(*corev1.Node)) (again time.D
 			admit(d.Node)
 			any = true
 		case d.Reason == NotSelected || d.Reason == Blocked: // the other reasons concern all Nodes: see "kubectl reboot why"
-			c.tell(d.Node, corev1.EventTypeWarning, "RebootRefused", "Admit", string(d.Reason), "Not rebooting now: %s", d.Message)
+			key := string(d.Reason) + d.Node.Annotations[LastAttemptAnnotation] // once for each attempt
+			c.tell(d.Node, corev1.EventTypeWarning, "RebootRefused", "Admit", key, "Not rebooting now: %s", d.Message)
 		}
 		if wait := d.Again.Sub(state.Now); !d.Again.IsZero() && (again == 0 || wait < again) {
 			again = max(wait, time.Second)

@@ -478,6 +478,16 @@ func TestBlockingPods(t *testing.T) {
 		w.removePod("migration", "migration@node-00")
 		advance(2 * time.Minute)
 		w.requireDone(1, "node-00")
+
+		advance(time.Hour)
+		w.addPod("backup", "node-00")
+		w.request("node-00")
+		advance(10 * time.Minute)
+		require.Len(t, w.told("node-00", "RebootRefused"), 2, "once for each attempt")
+		w.removePod("backup", "backup@node-00")
+		advance(2 * time.Minute)
+		w.requireDone(2, "node-00")
+		require.Len(t, w.told("node-00", "RebootAdmitted"), 2)
 	})
 }
 

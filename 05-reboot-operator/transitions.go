@@ -24,7 +24,7 @@ func (c *Controller) startDrain(ctx context.Context, node *corev1.Node) error {
 		return ignoreNotFound(err)
 	}
 	klog.FromContext(ctx).Info("Admitted, draining", "node", node.Name)
-	c.tell(node, corev1.EventTypeNormal, "RebootAdmitted", "Drain", "", "Cordoned, and draining for a reboot")
+	c.tell(node, corev1.EventTypeNormal, "RebootAdmitted", "Drain", now, "Cordoned, and draining for a reboot")
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package reboot
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,9 @@ func ParseWindow(days []string, start, end, zone string) (*Window, error) {
 	}
 	if w.end, err = parseClock(end); err != nil {
 		return nil, fmt.Errorf("--end-time: %w", err)
+	}
+	if w.start == 24*60 && w.end == 0 {
+		return nil, errors.New("--start-time 24:00 and --end-time 00:00 are the same midnight, so the window never opens; for a whole day, use 00:00 and 24:00")
 	}
 	if w.location, err = time.LoadLocation(zone); err != nil {
 		return nil, fmt.Errorf("--time-zone: %w; use a name such as Europe/Berlin", err)

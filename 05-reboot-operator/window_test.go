@@ -228,6 +228,7 @@ func TestParseWindowErrors(t *testing.T) {
 		"an hour too many":    {nil, "22:00", "25:00", "UTC", `--end-time: "25:00" is not a time of day, such as 22:00`},
 		"after midnight":      {nil, "22:00", "24:01", "UTC", `--end-time: "24:01" is not a time of day, such as 22:00`},
 		"a minute too many":   {nil, "22:60", "06:00", "UTC", `--start-time: "22:60" is not a time of day, such as 22:00`},
+		"from midnight to it": {nil, "24:00", "00:00", "UTC", "--start-time 24:00 and --end-time 00:00 are the same midnight, so the window never opens; for a whole day, use 00:00 and 24:00"},
 		"with seconds":        {nil, "22:00:00", "06:00", "UTC", `--start-time: "22:00:00" is not a time of day, such as 22:00`},
 		"twelve hours":        {nil, "10:00pm", "06:00", "UTC", `--start-time: "10:00pm" is not a time of day, such as 22:00`},
 		"an unknown zone":     {nil, "22:00", "06:00", "Mars/Phobos", `--time-zone: unknown time zone Mars/Phobos; use a name such as Europe/Berlin`},

@@ -169,7 +169,7 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 	if err != nil {
 		return err
 	}
-	// The Lease is released after the controller has ended, so that there are never two.
+	// At a shutdown, the Lease is released after the controller has ended, so that the next one does not overlap with it.
 	leaseCtx, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	var runErr error

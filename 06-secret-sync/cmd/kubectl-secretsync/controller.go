@@ -160,7 +160,7 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 	}
 	// Controllers with different source namespaces do not wait for each other.
 	name := "secretsync-" + f.sourceNamespace
-	// The Lease is released after the controller has ended, so that there are never two.
+	// At a shutdown, the Lease is released after the controller has ended, so that the next one does not overlap with it.
 	leaseCtx, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	var runErr error
