@@ -86,7 +86,7 @@ func TestYourController(t *testing.T) {
 	if c.Kubectl != "" {
 		path = append([]string{c.Kubectl}, path...)
 	}
-	env = append(env, "PATH="+strings.Join(path, string(os.PathListSeparator)), cluster.RootVariable+"="+root)
+	env = append(env, "PATH="+strings.Join(path, string(os.PathListSeparator)), cluster.RootVariable+"="+root, "CGO_ENABLED=0")
 	page.Parts = append([]play.Part{{Steps: []play.Step{{Command: "cd .."}}}}, page.Parts...)
 
 	var screen bytes.Buffer
