@@ -1,53 +1,29 @@
 package apiproxy
 
 import (
-	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
+	"sync/atomic"
 )
 
-// prefix is the body of a request on its way to the API server. It keeps the beginning until metadata is called.
-type prefix struct {
-	from io.ReadCloser
-
-	mu    sync.Mutex // the transport may still be reading when the response has arrived
-	start []byte     // the first bytes, up to kept
-	count int64      // how many bytes have been read
-}
-
-// kept is the number of bytes that a prefix keeps.
+// kept is the number of bytes of a request's body in which its object's metadata is looked for.
 const kept = 256 << 10
 
+// body is the body of a request on its way to the API server. It counts the bytes that have been read.
+type body struct {
+	io.Reader
+	io.Closer
+	count atomic.Int64 // the transport may still be reading when the response has arrived
+}
+
 // Read implements io.Reader.
-func (b *prefix) Read(p []byte) (int, error) {
-	n, err := b.from.Read(p)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.count += int64(n)
-	b.start = append(b.start, p[:min(n, kept-len(b.start))]...)
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.count.Add(int64(n))
 	return n, err
-}
-
-// Close implements io.Closer.
-func (b *prefix) Close() error { return b.from.Close() }
-
-// metadata returns the metadata of the object in the body, and releases the bytes that were kept.
-func (b *prefix) metadata() metadata {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	m, _ := readMetadata(bytes.NewReader(b.start)) // after an error, m has as much as could be read
-	b.start = nil
-	return m
-}
-
-func (b *prefix) sent() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.count
 }
 
 // decompressed returns a reader of the plain text of a response whose body is read through a relay.

@@ -193,15 +193,17 @@ func (x *exchange) run() error {
 	if isUpgrade(x.in) {
 		return x.upgrade()
 	}
-	body := &prefix{from: x.in.Body}
-	defer func() { x.record.Sent = body.sent() }()
+	body, err := x.learn()
+	if err != nil {
+		return err
+	}
+	defer func() { x.record.Sent = body.count.Load() }()
 	response, err := x.forward(body)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
 	x.record.Status = response.StatusCode
-	x.learn(body)
 	switch {
 	case x.injection.losesReply():
 		return x.lose(response)

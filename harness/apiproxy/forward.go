@@ -1,6 +1,7 @@
 package apiproxy
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,7 +26,7 @@ func dropHopByHop(h http.Header) {
 }
 
 // forward sends the request to the API server, and returns the response.
-func (x *exchange) forward(body *prefix) (*http.Response, error) {
+func (x *exchange) forward(body *body) (*http.Response, error) {
 	out := (&http.Request{
 		Method:        x.in.Method,
 		URL:           x.narrowed(x.as.url(x.path())),
@@ -45,7 +46,8 @@ func (x *exchange) forward(body *prefix) (*http.Response, error) {
 	}
 	switch x.record.Verb {
 	case "update", "patch", "delete":
-		x.record.RVBefore, x.latest = x.proxy.seen.before(x.object())
+		before, latest := x.proxy.seen.before(x.object())
+		x.record.RVBefore, x.latest = cmp.Or(x.record.RVBefore, before), latest
 	}
 	return x.as.transport.RoundTrip(out)
 }

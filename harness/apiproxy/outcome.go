@@ -1,24 +1,33 @@
 package apiproxy
 
 import (
+	"bytes"
 	"cmp"
+	"io"
 	"net/http"
 )
 
-// learn completes the record from the body that was sent.
-func (x *exchange) learn(body *prefix) {
+// learn completes the record from the object in the request's body, and returns the body. It reads the beginning of the
+// body before anything is sent: the API server may refuse a request without reading its body, and then nobody reads it.
+func (x *exchange) learn() (*body, error) {
+	from := x.in.Body
 	if x.record.Resource == "" || x.proxy.outside != "" || x.record.Subresource == "proxy" {
-		return
+		return &body{Reader: from, Closer: from}, nil
 	}
-	m := body.metadata()
+	start, err := io.ReadAll(io.LimitReader(from, kept))
+	if err != nil {
+		return nil, err
+	}
+	m, _ := readMetadata(bytes.NewReader(start)) // after an error, m has as much as could be read
 	switch x.record.Verb {
 	case "create":
 		x.record.Name = cmp.Or(x.record.Name, m.name)
 	case "update", "patch":
-		x.record.RVBefore = cmp.Or(m.resourceVersion, x.record.RVBefore)
+		x.record.RVBefore = m.resourceVersion
 	case "delete", "deletecollection":
 		x.record.DryRun = x.record.DryRun || m.dryRun
 	}
+	return &body{Reader: io.MultiReader(bytes.NewReader(start), from), Closer: from}, nil
 }
 
 // look reads as much of the response as it takes to find the outcome of the request.

@@ -430,6 +430,31 @@ func TestPlainHTTPUpstream(t *testing.T) {
 	require.Equal(t, "encodings: ", body, "nothing may be added")
 }
 
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// An API server that does not allow a request says so before it reads the object.
+func TestRefusedBeforeTheBodyIsRead(t *testing.T) {
+	var memory history.Memory
+	p, err := apiproxy.Start(t.Context(), apiproxy.Options{
+		Record: memory.Record,
+		Upstream: &rest.Config{Host: "http://localhost", WrapTransport: func(http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				_ = r.Body.Close()
+				return &http.Response{StatusCode: http.StatusForbidden, ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody}, nil
+			})
+		}},
+	})
+	require.NoError(t, err)
+	defer p.Stop()
+	response, _ := do(t, client(t, p.Config()), p.URL(), "POST", "/api/v1/namespaces/shop/pods", pod)
+	require.Equal(t, http.StatusForbidden, response.StatusCode)
+	eventually(t, "recorded", func() bool { return len(memory.History().Requests) == 1 })
+	require.Equal(t, "shop/a", memory.History().Requests[0].Object())
+}
+
 // Many at once, so that the race detector has something to look at.
 func TestManyAtOnce(t *testing.T) {
 	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {

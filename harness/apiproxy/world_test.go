@@ -45,18 +45,7 @@ func newWorld(t *testing.T, handler http.HandlerFunc, faults ...apiproxy.Fault) 
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 
-	// An API server answers when it has read the request, too.
-	patient := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Upgrade") == "" && r.ContentLength > 0 {
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				return // the client went away
-			}
-			r.Body = io.NopCloser(bytes.NewReader(body))
-		}
-		handler(w, r)
-	})
-	w := &world{t: t, server: httptest.NewUnstartedServer(patient)}
+	w := &world{t: t, server: httptest.NewUnstartedServer(handler)}
 	w.server.EnableHTTP2 = true
 	w.server.StartTLS()
 	t.Cleanup(w.server.Close)
