@@ -10,7 +10,6 @@ package reboot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -191,7 +191,7 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 		if again > 0 {
 			c.queue.AddAfter(key, again)
 		}
-	case apierrors.IsConflict(err):
+	case utilerrors.FilterOut(err, apierrors.IsConflict) == nil:
 		// The object has changed since it was read. The watch delivers the new version, or has delivered it already.
 		klog.FromContext(ctx).V(2).Info("Conflict, requeueing with backoff", "err", err)
 		c.queue.AddRateLimited(key)
@@ -222,15 +222,14 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 	if nodes, err = c.lister.List(labels.Everything()); err != nil {
 		return 0, err
 	}
-	admitted := ledger.settle(nodes, cacheVersion)
-	if ledger.paused {
-		admitted = nil
-	}
-	again, any := c.decide(State{Nodes: nodes, Slots: ledger.names(), Paused: ledger.paused}, func(node *corev1.Node) {
+	unfinished := ledger.settle(nodes, cacheVersion)
+	slots := ledger.names()
+	var admitted []*corev1.Node
+	again, _ = c.decide(State{Nodes: nodes, Slots: slots, Unfinished: unfinished, Paused: ledger.paused}, func(node *corev1.Node) {
 		ledger.slots[node.Name] = node.ResourceVersion
 		admitted = append(admitted, node)
 	})
-	if any {
+	if len(ledger.slots) > len(slots) {
 		if err := ledger.save(ctx, c.client); err != nil {
 			return 0, err
 		}
@@ -239,7 +238,7 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 	for _, node := range admitted {
 		errs = append(errs, c.startDrain(ctx, node))
 	}
-	return again, errors.Join(errs...)
+	return again, utilerrors.NewAggregate(errs)
 }
 
 // decide calls admit for each Node that may be admitted, and reports whether there is any. again is the delay until the

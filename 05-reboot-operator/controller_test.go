@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -481,6 +482,7 @@ func TestBlockingPods(t *testing.T) {
 
 		advance(time.Hour)
 		w.addPod("backup", "node-00")
+		advance(time.Second) // until the controller has seen it
 		w.request("node-00")
 		advance(10 * time.Minute)
 		require.Len(t, w.told("node-00", "RebootRefused"), 2, "once for each attempt")
@@ -489,6 +491,57 @@ func TestBlockingPods(t *testing.T) {
 		w.requireDone(2, "node-00")
 		require.Len(t, w.told("node-00", "RebootAdmitted"), 2)
 	})
+}
+
+// A controller enters a Node in the ledger and stops before it admits the Node. Its successor asks again whether it may.
+func TestANodeThatWasEnteredButNotAdmitted(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		selector, err := labels.Parse("app=migration")
+		require.NoError(t, err)
+		w.options.BlockingPods = selector
+		w.addMachines(2)
+		w.addPod("migration", "node-00")
+		w.request(w.names()...)
+		w.create(configMapResource, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.options.Ledger},
+			Data:       map[string]string{slotsKey: fmt.Sprintf("{%q:%q}", "node-00", w.node("node-00").ResourceVersion)},
+		})
+		w.startController(0)
+		advance(time.Hour)
+		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		require.Equal(t, Needed, PhaseOf(w.node("node-01")), "the other has the slot")
+		require.Equal(t, []string{"Not rebooting now: Pod shop/migration blocks it"}, w.told("node-00", "RebootRefused"))
+		w.removePod("migration", "migration@node-00")
+		advance(10 * time.Minute)
+		w.requireDone(1, w.names()...)
+	})
+}
+
+// A failure is logged, even if another Node's write was only a Conflict at the same time.
+func TestAFailureBesideAConflict(t *testing.T) {
+	for _, conflict := range []string{"node-00", "node-01"} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.options.MaxUnavailable, w.most = intstr.FromInt32(2), 2
+			w.addMachines(2)
+			controller := w.startController(0)
+			failed := map[string]bool{}
+			controller.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				name := action.(clienttesting.PatchAction).GetName()
+				if failed[name] {
+					return false, nil, nil
+				}
+				failed[name] = true
+				if name == conflict {
+					return true, nil, apierrors.NewConflict(nodeResource.GroupResource(), name, errors.New("changed"))
+				}
+				return true, nil, apierrors.NewInternalError(errors.New("out of order"))
+			})
+			w.request(w.names()...)
+			advance(10 * time.Minute)
+			w.requireDone(1, w.names()...)
+			require.Contains(t, strings.Join(controller.errors(), "\n"), "out of order")
+		})
+	}
 }
 
 func TestPause(t *testing.T) {

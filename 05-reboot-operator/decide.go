@@ -35,6 +35,9 @@ type State struct {
 	Nodes []*corev1.Node
 	// Slots names the Nodes in the ledger. They count as admitted even if their annotations in the cache do not say so yet.
 	Slots map[string]bool
+	// Unfinished are those of them that no controller has admitted yet. The budget counts them already, but the other reasons
+	// not to reboot a Node may have come up since.
+	Unfinished []*corev1.Node
 	// Blockers holds a running Pod that blocks the reboot, by the name of its Node.
 	Blockers map[string]string
 	Paused   bool
@@ -63,9 +66,9 @@ type Decision struct {
 	Again   time.Time // when the decision may change without a change in the cluster; zero for never
 }
 
-// Decide returns a decision for each Node that waits for a reboot, in the order in which it considers them: Nodes without
-// an attempt first, then by the time of the last attempt, so that no Node starves; the controller's own Node last. It is a
-// pure function, and does not depend on the order of the Nodes in the state.
+// Decide returns a decision for each Node that waits for a reboot, in the order in which it considers them: those that hold
+// a slot, then Nodes without an attempt, then by the time of the last attempt, so that no Node starves; the controller's own
+// Node last. It is a pure function, and does not depend on the order of the Nodes in the state.
 func Decide(state State, policy Policy) []Decision {
 	b := newBudget(state, policy)
 	opens := state.Now
@@ -73,12 +76,14 @@ func Decide(state State, policy Policy) []Decision {
 		opens = policy.Window.Next(state.Now)
 	}
 	var decisions []Decision
-	for _, node := range candidates(state.Nodes, state.Slots, policy.OwnNode) {
-		d := decide(node, state, policy, b, opens)
-		d.Node = node
-		if d.Reason == Admitted {
-			b.take(node)
+	for _, node := range slices.Concat(state.Unfinished, candidates(state.Nodes, state.Slots, policy.OwnNode)) {
+		d := decide(node, state, policy, opens)
+		if d.Reason == Admitted && !state.Slots[node.Name] {
+			if d = b.check(node); d.Reason == Admitted {
+				b.take(node)
+			}
 		}
+		d.Node = node
 		decisions = append(decisions, d)
 	}
 	return decisions
@@ -106,8 +111,9 @@ func candidates(nodes []*corev1.Node, slots map[string]bool, ownNode string) []*
 	return waiting
 }
 
-// decide returns the first reason not to admit a Node. opens is when the window opens next; now if it is open.
-func decide(node *corev1.Node, state State, policy Policy, b *budget, opens time.Time) Decision {
+// decide returns the first reason not to admit a Node, except for the budget. opens is when the window opens next; now if it
+// is open.
+func decide(node *corev1.Node, state State, policy Policy, opens time.Time) Decision {
 	if !policy.Selector.Matches(labels.Set(node.Labels)) {
 		return Decision{Reason: NotSelected, Message: fmt.Sprintf("--node-selector %s does not select it", policy.Selector)}
 	}
@@ -123,7 +129,7 @@ func decide(node *corev1.Node, state State, policy Policy, b *budget, opens time
 	if pod, ok := state.Blockers[node.Name]; ok {
 		return Decision{Reason: Blocked, Message: fmt.Sprintf("Pod %s blocks it", pod)}
 	}
-	return b.check(node)
+	return Decision{Reason: Admitted}
 }
 
 // budget counts the unavailable Nodes.

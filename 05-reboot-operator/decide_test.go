@@ -130,6 +130,9 @@ func TestDecide(t *testing.T) {
 			}
 		}
 	}
+	unfinished := func(s *State, _ *Policy) {
+		s.Slots, s.Unfinished = map[string]bool{"a": true}, s.Nodes[:1]
+	}
 	both := func(a, b func(*State, *Policy)) func(*State, *Policy) {
 		return func(s *State, p *Policy) { a(s, p); b(s, p) }
 	}
@@ -320,6 +323,16 @@ func TestDecide(t *testing.T) {
 		"a percentage of a domain of one": {[]*corev1.Node{newNode("a", needed, zone("1"))}, perZone("1", "1%"), []string{"a Admitted"}},
 		"an empty budget of a domain that is not full": {
 			[]*corev1.Node{newNode("a", needed, zone("1")), newNode("b", inProgress, zone("2"))}, perZone("1", "1"), []string{"a BudgetFull"},
+		},
+		"one in the ledger that no controller has admitted": {
+			[]*corev1.Node{newNode("a", needed), newNode("b", needed)}, unfinished, []string{"a Admitted", "b BudgetFull"},
+		},
+		"one in the ledger that no controller has admitted, outside the window": {
+			[]*corev1.Node{newNode("a", needed)}, both(unfinished, nights), []string{"a OutsideWindow"},
+		},
+		"one in the ledger that no controller has admitted, and that is no longer selected": {
+			[]*corev1.Node{newNode("a", needed), newNode("b", needed, workers)},
+			both(unfinished, func(_ *State, p *Policy) { p.Selector = selector(t, "role=worker") }), []string{"a NotSelected", "b BudgetFull"},
 		},
 		"one in the ledger counts in its domain": {
 			[]*corev1.Node{newNode("a", needed, zone("1")), newNode("b", zone("1")), newNode("c", needed, zone("2"))},

@@ -270,13 +270,14 @@ func (a *admitter) decide(c *cluster) {
 	}
 	nodes := slices.Collect(maps.Values(c.history[a.cache]))
 	l := &ledger{slots: a.slots}
-	a.admitted = l.settle(nodes, strconv.Itoa(a.cache))
+	a.admitted = nil
+	unfinished := l.settle(nodes, strconv.Itoa(a.cache))
 	saved := true
-	for _, d := range Decide(State{Nodes: nodes, Slots: l.names(), Now: c.now}, c.policy) {
+	for _, d := range Decide(State{Nodes: nodes, Slots: l.names(), Unfinished: unfinished, Now: c.now}, c.policy) {
 		if d.Reason == Admitted {
+			saved = saved && l.slots[d.Node.Name] == d.Node.ResourceVersion
 			l.slots[d.Node.Name] = d.Node.ResourceVersion
 			a.admitted = append(a.admitted, d.Node)
-			saved = false
 		}
 	}
 	if !saved && c.ledgerVersion != a.version { // a Conflict
