@@ -1,6 +1,7 @@
 package apiproxy
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ type Fault struct {
 // Match says which requests a fault is for.
 type Match struct {
 	// These are compared with the fields of a [history.Request]; "" matches any request. Name is the name in the
-	// request's path, which has none in a create. Agent is a prefix of the User-Agent.
+	// request's path, which has none in a create. Agent is a prefix of the User-Agent. Subresource may be NoSubresource.
 	Verb, Group, Resource, Subresource, Namespace, Name, Agent string
 
 	// Program is the program whose requests are meant, where each of several programs has a proxy of its own, as in
@@ -91,6 +92,10 @@ type Effect struct {
 	Event int
 }
 
+// NoSubresource is the value of Match.Subresource for requests that are not for a subresource: for Deployments, say, and
+// not for their status.
+const NoSubresource = "none"
+
 // DefaultFreeze is longer than the Lease of a leader: 15 seconds, unless the controller sets another LeaseDuration.
 const DefaultFreeze = 20 * time.Second
 
@@ -113,7 +118,7 @@ const (
 // matches says whether a request is one of those that the fault is for, apart from its number.
 func (m Match) matches(r history.Request) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
-	return is(m.Verb, r.Verb) && is(m.Group, r.Group) && is(m.Resource, r.Resource) && is(m.Subresource, r.Subresource) &&
+	return is(m.Verb, r.Verb) && is(m.Group, r.Group) && is(m.Resource, r.Resource) && is(m.Subresource, cmp.Or(r.Subresource, NoSubresource)) &&
 		is(m.Namespace, r.Namespace) && is(m.Name, r.Name) && strings.HasPrefix(r.Agent, m.Agent)
 }
 

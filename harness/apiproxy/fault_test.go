@@ -23,6 +23,8 @@ func TestParseFault(t *testing.T) {
 		"nth=3-,delay=1m0s":                          {Match: apiproxy.Match{From: 3}, Effect: apiproxy.Effect{Delay: time.Minute}},
 		"verb=update,group=apps,resource=deployments,subresource=status,namespace=a,name=b,agent=shop/,refuse=409": {Match: apiproxy.Match{Verb: "update", Group: "apps", Resource: "deployments", Subresource: "status",
 			Namespace: "a", Name: "b", Agent: "shop/"}, Effect: apiproxy.Effect{Refuse: 409}},
+		"verb=patch,resource=nodes,subresource=none,refuse=409": {Match: apiproxy.Match{Verb: "patch", Resource: "nodes", Subresource: apiproxy.NoSubresource},
+			Effect: apiproxy.Effect{Refuse: 409}},
 		"refuse=503,delay=10ms":                     {Effect: apiproxy.Effect{Refuse: 503, Delay: 10 * time.Millisecond}},
 		"verb=patch,nth=3,lost=reply":               {Match: apiproxy.Match{Verb: "patch", From: 3, To: 3}, Effect: apiproxy.Effect{Lost: apiproxy.LostReply}},
 		"verb=patch,refuse=504,lost=reply":          {Match: apiproxy.Match{Verb: "patch"}, Effect: apiproxy.Effect{Refuse: 504, Lost: apiproxy.LostReply}},
@@ -141,6 +143,7 @@ func TestFaultsChoose(t *testing.T) {
 		"resource":          {apiproxy.Match{Resource: "deployments"}, "------"},
 		"other resource":    {apiproxy.Match{Resource: "pods"}, "++++++"},
 		"other subresource": {apiproxy.Match{Subresource: "status"}, "++++++"},
+		"no subresource":    {apiproxy.Match{Subresource: apiproxy.NoSubresource}, "------"},
 		"namespace":         {apiproxy.Match{Namespace: "shop"}, "------"},
 		"other namespace":   {apiproxy.Match{Namespace: "sho"}, "++++++"},
 		"name":              {apiproxy.Match{Name: "frontend"}, "------"},
@@ -158,6 +161,18 @@ func TestFaultsChoose(t *testing.T) {
 			}
 			require.Equal(t, c.want, got.String())
 		})
+	}
+}
+
+// Requests for a subresource are for the resource, too, unless the fault says otherwise.
+func TestSubresources(t *testing.T) {
+	const path = "/apis/apps/v1/namespaces/shop/deployments/frontend"
+	for subresource, want := range map[string]string{"": "500 500", "status": "200 500", apiproxy.NoSubresource: "500 200", "scale": "200 200"} {
+		w := newWorld(t, func(http.ResponseWriter, *http.Request) {},
+			apiproxy.Fault{Match: apiproxy.Match{Resource: "deployments", Subresource: subresource}, Effect: apiproxy.Effect{Refuse: 500}})
+		itself, _ := w.do("GET", path, "")
+		status, _ := w.do("GET", path+"/status", "")
+		require.Equal(t, want, fmt.Sprint(itself.StatusCode, " ", status.StatusCode), subresource)
 	}
 }
 

@@ -297,7 +297,21 @@ func exhaustive(baseline *history.History, reachesMachine func(class) bool, outs
 			plans = append(plans, plan)
 		}
 	}
+	for i := range plans {
+		only(&plans[i].Faults[0].Match, order)
+	}
 	return inTurn(plans)
+}
+
+// only keeps the faults of a class from the requests for its subresources, which are classes of their own: the second patch
+// of a resource may be the fifth one if those of its status are counted.
+func only(m *apiproxy.Match, classes []class) {
+	isSubresource := func(c class) bool {
+		return c.subresource != "" && c.program == m.Program && c.verb == m.Verb && c.group == m.Group && c.resource == m.Resource
+	}
+	if m.Subresource == "" && slices.ContainsFunc(classes, isSubresource) {
+		m.Subresource = apiproxy.NoSubresource
+	}
 }
 
 // inTurn orders plans so that each kind of fault comes early with each class of requests. Among plans of the same kind and

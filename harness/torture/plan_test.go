@@ -125,6 +125,22 @@ func planFaults(kind string, requests ...history.Request) (faults []string) {
 	return faults
 }
 
+// A fault at the second patch of a resource is not one at a patch of its status.
+func TestFaultsOfResourcesWithSubresources(t *testing.T) {
+	patch := history.Request{Verb: "patch", Group: "example.com", Resource: "networks"}
+	status := patch
+	status.Subresource = "status"
+	get := history.Request{Verb: "get", Group: "example.com", Resource: "networks"}
+	const main, ofStatus = "verb=patch,group=example.com,resource=networks,subresource=none,", "verb=patch,group=example.com,resource=networks,subresource=status,"
+	require.ElementsMatch(t, []string{main + "nth=1,kill=after", ofStatus + "nth=1,kill=after", main + "nth=2,kill=after"},
+		planFaults("killed after", get, patch, status, patch))
+	require.Contains(t, planFaults("answered 500 for a while", patch, status), main+"nth=1-,refuse=500,for=6s")
+	require.Contains(t, planFaults("slow", get, patch, status), "verb=get,group=example.com,resource=networks,nth=1,delay=2s", "it has no subresource that is read")
+	otherProgram := status
+	otherProgram.Program = "agent"
+	require.Contains(t, planFaults("killed after", patch, otherProgram), "verb=patch,group=example.com,resource=networks,nth=1,kill=after")
+}
+
 // What takes long is for one request of each class: the one in the middle.
 func TestLongPlansAreFew(t *testing.T) {
 	deletion := history.Request{Verb: "delete", Resource: "pods"}
