@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,6 +112,7 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 		return x.watch(response, contentType, write)
 	}
 	e := &editor{exchange: x, format: format, write: write}
+	defer e.skipRest()
 	ctx, cancel := context.WithCancel(x.ctx)
 	defer cancel()
 	coming, ended := make(chan []byte), make(chan error, 1)
@@ -174,6 +176,16 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 			e.held = nil
 		case <-x.ctx.Done():
 			return context.Cause(x.ctx)
+		}
+	}
+}
+
+// skipRest records what was to happen at an event that has not come.
+func (e *editor) skipRest() {
+	e.record.Injected = slices.Clone(e.record.Injected) // the recorder has the open watch's
+	for i := range e.record.Injected {
+		if one := &e.record.Injected[i]; one.Event > e.number {
+			one.Skipped = "the watch ended before"
 		}
 	}
 }

@@ -122,6 +122,32 @@ func TestWatchIsCut(t *testing.T) {
 	})
 }
 
+// A watch that ends before the event was not disturbed, except by what was done to all of its events.
+func TestAnEventThatNeverComes(t *testing.T) {
+	for name, c := range map[string]struct {
+		effect    apiproxy.Effect
+		text      string
+		disturbed bool
+	}{
+		"cut":          {apiproxy.Effect{Watch: apiproxy.WatchCut, Event: 2}, "cut at event 2: not done, as the watch ended before", false},
+		"late and cut": {apiproxy.Effect{Late: time.Millisecond, Watch: apiproxy.WatchCut, Event: 2}, "events late by 1ms, cut at event 2: not done, as the watch ended before", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothFormats(t, c.effect, func(w *watched) {
+				w.send("ADDED", "a", "1")
+				w.send("BOOKMARK", "a", "2")
+				w.sees("ADDED a 1", "BOOKMARK a 2")
+				require.True(t, w.only().IsDisturbed(), "the event may still come")
+				close(w.pieces)
+				w.sees("end")
+				eventually(t, "it has ended", func() bool { return !w.only().Open })
+				require.Equal(t, c.text, w.only().Injections())
+				require.Equal(t, c.disturbed, w.only().IsDisturbed())
+			})
+		})
+	}
+}
+
 func TestWatchExpires(t *testing.T) {
 	inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchExpired, Event: 2}, func(w *watched) {
 		w.send("ADDED", "a", "1")

@@ -209,8 +209,10 @@ func TestWhatWasDoneToARequest(t *testing.T) {
 		"a stop and a delay":     {[]history.Injection{stop, delay}, "controller told to stop before it, delayed by 1s", true, false, true},
 		"a stop, answered late":  {[]history.Injection{stop, late}, "controller told to stop before it, answered 3s late", true, false, true},
 		"a stop and a refusal":   {[]history.Injection{stop, refusal}, "controller told to stop before it, refused with 503", true, false, false},
-		"what could not be done": {[]history.Injection{{Kind: history.WatchCut, Event: 2, Skipped: "it is XML"}}, "cut at event 2: not done, as it is XML", true, false, false},
-		"what nobody knows":      {[]history.Injection{{Kind: "tickled"}}, "tickled", true, false, false},
+		"what could not be done": {[]history.Injection{{Kind: history.WatchCut, Event: 2, Skipped: "it is XML"}}, "cut at event 2: not done, as it is XML", false, false, false},
+		"a delay, and what could not be done": {[]history.Injection{delay, {Kind: history.WatchCut, Event: 2, Skipped: "it is XML"}},
+			"delayed by 1s, cut at event 2: not done, as it is XML", true, true, false},
+		"what nobody knows": {[]history.Injection{{Kind: "tickled"}}, "tickled", true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := history.Request{Injected: c.injected}

@@ -120,15 +120,17 @@ func SortInjections(injections []Injection) []Injection {
 	return injections
 }
 
-// IsDisturbed says whether the recorder did anything to the request on purpose.
-func (r Request) IsDisturbed() bool { return len(r.Injected) > 0 }
+// IsDisturbed says whether the recorder did anything to the request on purpose. While a watch is open, it may be going to.
+func (r Request) IsDisturbed() bool {
+	return slices.ContainsFunc(r.Injected, func(i Injection) bool { return i.Skipped == "" })
+}
 
 // isDelay says whether the injection only makes the answer come later.
 func (i Injection) isDelay() bool { return i.Kind == Delayed || i.Kind == AnsweredLate }
 
 // IsOnlySlow says whether the request or its answer was delayed on purpose, and nothing else was done to it.
 func (r Request) IsOnlySlow() bool {
-	return r.IsDisturbed() && !slices.ContainsFunc(r.Injected, func(i Injection) bool { return !i.isDelay() })
+	return r.IsDisturbed() && !slices.ContainsFunc(r.Injected, func(i Injection) bool { return !i.isDelay() && i.Skipped == "" })
 }
 
 // OnlyToldToStop says whether the controller was asked to stop at this request, and nothing else was done to
