@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,6 +28,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version"
 
+	"example.com/controllers/harness/controlplane/gc"
 	"example.com/controllers/harness/controlplane/nodes"
 	"example.com/controllers/harness/machine"
 )
@@ -117,7 +117,7 @@ func serve(s settings, out io.Writer) error {
 	if err := os.Chdir(dir); err != nil {
 		return err
 	}
-	s.onReady = deferGarbageCollection()
+	s.onReady = gc.Defer()
 	logs.InitLogs()
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 
@@ -237,25 +237,6 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 		return err
 	}
 	return nil
-}
-
-// deferGarbageCollection turns the garbage collector off until the function that it returns is called. Most of
-// what is allocated during the start stays in use, and collecting garbage would be a fifth of the CPU time of
-// the start. Above startLimit, which a start on a large database may exceed, the collector runs all the same. Then it runs
-// as GOGC says, or by default more often than in other programs: on a laptop, memory is scarcer than CPU time.
-func deferGarbageCollection() (resume func()) {
-	const startLimit = 512 << 20 // bytes
-	usual := debug.SetMemoryLimit(-1)
-	debug.SetMemoryLimit(min(usual, startLimit))
-	percent := debug.SetGCPercent(-1)
-	if os.Getenv("GOGC") == "" {
-		percent = 50
-	}
-	return func() {
-		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(usual)
-		debug.FreeOSMemory() // returns the garbage of the start to the operating system
-	}
 }
 
 // listen listens on the port that is stored in file, if it is free, so that kubeconfigs of an earlier run stay
