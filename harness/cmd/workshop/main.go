@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,20 +28,53 @@ func main() {
 	root.AddCommand(lessonCommand(), upCommand(), downCommand(), statusCommand(), resetCommand(), envCommand(),
 		nodeCommand(), runCommand(), proxyCommand(), billCommand(), requestsCommand(), tortureCommand(), tortureWorkerCommand(), mutantsCommand(), exercisesCommand(), imagesCommand(), kindDownCommand(), prefetchCommand(), bundleCommand(), slowestCommand())
 	err := root.ExecuteContext(ctx)
-	var status exitStatus
-	switch {
-	case errors.As(err, &status):
-		os.Exit(int(status))
-	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "workshop: interrupted; everything it started has been stopped")
-		if err != nil && !errors.Is(err, proc.ErrInterrupted) && !errors.Is(err, context.Canceled) {
-			fmt.Fprintln(os.Stderr, "workshop:", err)
+	status, text := ending(err, ctx.Err() != nil)
+	fmt.Fprint(os.Stderr, text)
+	os.Exit(status)
+}
+
+// ending returns the exit status for a command's error, and what to print about it. An [exitStatus] in the error is the
+// status, except that a 0 does not hide what went wrong besides. interrupted says that the command was told to stop.
+func ending(err error, interrupted bool) (status int, text string) {
+	var reported exitStatus
+	isReported := errors.As(err, &reported)
+	var left []error
+	for _, part := range parts(err) {
+		isStatus := errors.As(part, new(exitStatus))
+		isInterrupt := interrupted && (errors.Is(part, proc.ErrInterrupted) || errors.Is(part, context.Canceled))
+		if !isStatus && !isInterrupt {
+			left = append(left, part)
 		}
-		os.Exit(130)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "workshop:", err)
-		os.Exit(1)
 	}
+	switch {
+	case isReported:
+		status = int(reported)
+	case interrupted && len(left) > 0:
+		status, text = 130, "workshop: interrupted\n"
+	case interrupted:
+		status, text = 130, "workshop: interrupted; everything it started has been stopped\n"
+	}
+	if len(left) > 0 {
+		status = cmp.Or(status, 1)
+		text += fmt.Sprintln("workshop:", errors.Join(left...))
+	}
+	return status, text
+}
+
+// parts returns the errors that [errors.Join] has joined: err alone, if it has not. An error of fmt.Errorf with several
+// %w has a text of its own, and stays whole.
+func parts(err error) (all []error) {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() {
+		return []error{err}
+	}
+	for _, part := range joined.Unwrap() {
+		all = append(all, parts(part)...)
+	}
+	return all
 }
 
 // exitStatus is the error of a command that has already reported what is wrong.

@@ -165,14 +165,7 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 	if err != nil {
 		return errors.Join(err, keep.Close())
 	}
-	defer func() {
-		closeErr := errors.Join(keep.Close(), lab.Close())
-		if status := exitStatus(0); closeErr != nil && errors.As(err, &status) { // main prints nothing then
-			fmt.Fprintln(os.Stderr, "workshop:", closeErr)
-		} else {
-			err = errors.Join(err, closeErr)
-		}
-	}()
+	defer func() { err = errors.Join(err, keep.Close(), lab.Close()) }()
 	report, planned, runErr := lab.RunKept(ctx, o, keep)
 	interrupted := ctx.Err() != nil
 	if report == nil || len(report.Outcomes) == 0 || runErr != nil && !interrupted {
