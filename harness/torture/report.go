@@ -116,12 +116,17 @@ type Details struct {
 	Replay func(Plan) string
 	// Keep has the files of the plans that failed.
 	Keep *Keep
-	// Interrupted says that the run did not come to its end. Planned is how many plans there were, with those that have
-	// not been run, and Resume is the command that runs these; "" if there is none.
+	// Interrupted says that Ctrl-C has ended the run, and Err is the error of torture's own that has; nil if none has.
 	Interrupted bool
-	Planned     int
-	Resume      string
+	Err         error
+	// Of a run that ended early, Planned is how many plans there were, with those that have not been run, and Resume is
+	// the command that runs these; "" if there is none.
+	Planned int
+	Resume  string
 }
+
+// EndedEarly reports whether the run did not come to its end.
+func (d Details) EndedEarly() bool { return d.Interrupted || d.Err != nil }
 
 // reportWidth is the width, in characters, at which the prose of a report is wrapped. Commands and paths are not.
 const reportWidth = 100
@@ -209,7 +214,7 @@ func (r *Report) writeSummary(w io.Writer, d Details) {
 		fmt.Fprintf(w, "The controller's log and the requests of every failed plan are in %s\n", d.Keep.Dir())
 	}
 	failed, duration := len(r.Failures()), r.Duration.Round(time.Second)
-	if !d.Interrupted {
+	if !d.EndedEarly() {
 		fmt.Fprintf(w, "%s, %d failed; %s\n", count(len(r.Outcomes), "plan", "plans"), failed, duration)
 		return
 	}
@@ -217,7 +222,11 @@ func (r *Report) writeSummary(w io.Writer, d Details) {
 	if d.Planned > 0 {
 		ran = fmt.Sprintf("%d of %s", len(r.Outcomes), count(d.Planned, "plan was", "plans were"))
 	}
-	fmt.Fprintf(w, "interrupted: %s run, %d failed; %s\n", ran, failed, duration)
+	how := "interrupted"
+	if d.Err != nil {
+		how = "ended by an error"
+	}
+	fmt.Fprintf(w, "%s: %s run, %d failed; %s\n", how, ran, failed, duration)
 	if d.Resume != "" {
 		fmt.Fprintf(w, "resume: %s\n", d.Resume)
 	}
@@ -408,8 +417,8 @@ func withoutNamespace(requests []history.Request) {
 // WriteJSON writes the report for programs: an object with the number of plans, of those that failed and of those that
 // could not be run, and for each failure of the controller the kind of its plan, the faults, the verdict, the message, an
 // excerpt of the requests, the command that replays it, and its files. A failure that was seen once only has confirmed
-// false, and is not counted in failed. For a run that was interrupted, there are the number of plans that there were, and
-// the command that resumes it.
+// false, and is not counted in failed. For a run that ended early, there are the error that ended it, unless that was
+// Ctrl-C, the number of plans that there were, and the command that resumes it.
 func (r *Report) WriteJSON(w io.Writer, d Details) error {
 	type failure struct {
 		Kind      string   `json:"kind"`
@@ -428,6 +437,7 @@ func (r *Report) WriteJSON(w io.Writer, d Details) error {
 		Failed      int       `json:"failed"`
 		NotRun      int       `json:"notRun"`
 		Interrupted bool      `json:"interrupted,omitempty"`
+		Error       string    `json:"error,omitempty"`
 		Planned     int       `json:"planned,omitempty"`
 		Resume      string    `json:"resume,omitempty"`
 		Seconds     float64   `json:"seconds"`
@@ -436,7 +446,10 @@ func (r *Report) WriteJSON(w io.Writer, d Details) error {
 		Plans: len(r.Outcomes), Failed: len(r.Failures()), NotRun: len(r.NotRun()), Seconds: r.Duration.Seconds(),
 		Interrupted: d.Interrupted, Failures: []failure{},
 	}
-	if d.Interrupted {
+	if d.Err != nil {
+		out.Error = d.Err.Error()
+	}
+	if d.EndedEarly() {
 		out.Planned, out.Resume = d.Planned, d.Resume
 	}
 	for _, g := range r.Groups() {

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -171,16 +172,28 @@ slow    1       1        0
 `, text.String())
 }
 
-func TestWriteTextOfAnInterruptedRun(t *testing.T) {
-	var text strings.Builder
+func TestReportOfARunThatEndedEarly(t *testing.T) {
 	r := &Report{Duration: time.Second, Outcomes: []Outcome{{Plan: Plan{Kind: "slow"}, History: &history.History{}}}}
-	require.NoError(t, r.WriteText(&text, Details{Interrupted: true, Planned: 140, Resume: "workshop torture --resume"}))
-	require.Equal(t, `FAULT   PLANS   PASSED   NOT MET
+	for how, c := range map[string]struct {
+		details Details
+		json    string
+	}{
+		"interrupted":       {Details{Interrupted: true}, `"interrupted": true`},
+		"ended by an error": {Details{Err: errors.New("no space")}, `"error": "no space"`},
+	} {
+		c.details.Planned, c.details.Resume = 140, "workshop torture --resume"
+		var text strings.Builder
+		require.NoError(t, r.WriteText(&text, c.details))
+		require.Equal(t, `FAULT   PLANS   PASSED   NOT MET
 slow    1       1        0
 
-interrupted: 1 of 140 plans were run, 0 failed; 1s
+`+how+`: 1 of 140 plans were run, 0 failed; 1s
 resume: workshop torture --resume
 `, text.String())
+		text.Reset()
+		require.NoError(t, r.WriteJSON(&text, c.details))
+		require.JSONEq(t, `{"plans":1,"failed":0,"notRun":0,`+c.json+`,"planned":140,"resume":"workshop torture --resume","seconds":1,"failures":[]}`, text.String())
+	}
 }
 
 func TestWriteTextIfNoPlanCouldBeRun(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,8 +63,8 @@ build and run. Its fields are documented in harness/torture/scenario.go.
 
 The directory of --dir keeps the outcome of each plan and, for each plan that failed, the
 controller's log (.log), the requests as a table (.requests), and the recording (.jsonl),
-which "workshop requests" and "workshop bill" read. After Ctrl-C, the report covers the plans
-that were run, and --dir DIR --resume runs the others.
+which "workshop requests" and "workshop bill" read. After Ctrl-C, or an error of torture's own,
+the report covers the plans that were run, and --dir DIR --resume runs the others.
 
 With --on, the plans run in the Pods of an Indexed Job on another cluster, each with a control
 plane of its own: the baseline is learned here first, and failures that were seen once are
@@ -167,28 +168,34 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 	}
 	defer func() { err = errors.Join(err, keep.Close(), lab.Close()) }()
 	report, planned, runErr := lab.RunKept(ctx, o, keep)
-	interrupted := ctx.Err() != nil
-	if report == nil || len(report.Outcomes) == 0 || runErr != nil && !interrupted {
+	d := torture.Details{Keep: keep, Interrupted: ctx.Err() != nil, Planned: planned}
+	return f.finish(os.Stdout, report, runErr, d, invocation(), args)
+}
+
+// finish prints the report of a run of the controller with this command, and returns the error with which torture ends. If
+// the run ended early, by runErr or Ctrl-C, it stores the outcomes, and the report has the command that runs the other
+// plans.
+func (f tortureFlags) finish(w io.Writer, report *torture.Report, runErr error, d torture.Details, how invoked, controller []string) error {
+	if report == nil || len(report.Outcomes) == 0 {
 		return runErr
 	}
-	how := invocation()
-	d := torture.Details{
-		Replay: func(p torture.Plan) string { return how.line(f.replay(p), args) },
-		Keep:   keep, Interrupted: interrupted, Planned: planned,
+	if !d.Interrupted {
+		d.Err = runErr
 	}
-	if interrupted && keep.Flush() == nil {
-		d.Resume = how.line(f.continuation(keep.Dir()), args)
+	d.Replay = func(p torture.Plan) string { return how.line(f.replay(p), controller) }
+	if d.EndedEarly() && d.Keep.Flush() == nil {
+		d.Resume = how.line(f.continuation(d.Keep.Dir()), controller)
 	}
+	write := report.WriteText
 	if f.json {
-		err = report.WriteJSON(os.Stdout, d)
-	} else {
-		err = report.WriteText(os.Stdout, d)
+		write = report.WriteJSON
 	}
+	err := errors.Join(d.Err, write(w, d))
 	switch {
+	case d.Interrupted:
+		return errors.Join(exitStatus(130), err)
 	case err != nil:
 		return err
-	case interrupted:
-		return exitStatus(130)
 	case len(report.Failures()) > 0 || len(report.NotRun()) == len(report.Outcomes):
 		return exitStatus(1)
 	}

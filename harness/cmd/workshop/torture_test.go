@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/proc"
+	"example.com/controllers/harness/torture"
 )
 
 // watchPods is a scenario for "kubectl get pods --watch", which prints what it sees, and ends when its list is
@@ -150,6 +154,67 @@ func TestTortureIsInterruptedAndResumed(t *testing.T) {
 	require.Contains(t, string(text), "\n5 plans, 0 failed; ")
 	r.removeKept()
 	r.requireNothingLeft()
+}
+
+// A run that ends early, for whatever reason, prints what is known, and a command that runs the rest.
+func TestTortureFinishes(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "watch.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(watchPods), 0o600))
+	scenario, err := torture.Read(file)
+	require.NoError(t, err)
+	broken := errors.New("the control plane cannot be started again")
+	passed := []torture.Outcome{{Plan: torture.Plan{Kind: "replay"}, History: &history.History{}}}
+	died := slices.Repeat([]torture.Outcome{{Plan: torture.Plan{Kind: "replay"}, Verdict: torture.Died, Message: "it ended", History: &history.History{}}}, 2)
+	flags := tortureFlags{
+		scenario: "watch.yaml", faults: []string{"delay=1s"}, times: 9, seed: 1, nodes: defaultNodes,
+		onFlags: onFlags{workers: 3, namespace: "workshop-torture", cpu: "1", memory: "3Gi"},
+	}
+	for name, c := range map[string]struct {
+		outcomes    []torture.Outcome
+		err         error
+		interrupted bool
+		status      int
+		says        []string
+		resumes     bool
+	}{
+		"at its end":                 {passed, nil, false, 0, []string{"\n1 plan, 0 failed; "}, false},
+		"at its end, with a failure": {died, nil, false, 1, []string{"\n2 plans, 2 failed; "}, false},
+		"by Ctrl-C":                  {passed, proc.ErrInterrupted, true, 130, []string{"\ninterrupted: 1 of 9 plans were run, 0 failed; "}, true},
+		"by an error":                {passed, broken, false, 1, []string{"\nended by an error: 1 of 9 plans were run, 0 failed; ", "workshop: the control plane cannot be started again\n"}, true},
+		"by an error, with failures": {died, broken, false, 1, []string{"\n1. died: it ended\n", "\nended by an error: 2 of 9 plans were run, 2 failed; "}, true},
+		"by an error at the outset":  {nil, broken, false, 1, []string{"workshop: the control plane cannot be started again\n"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			keep, err := torture.OpenKeep("", scenario, torture.Single("sh"), false)
+			require.NoError(t, err)
+			for _, o := range c.outcomes {
+				keep.Add(o)
+			}
+			var out strings.Builder
+			d := torture.Details{Keep: keep, Interrupted: c.interrupted, Planned: 9}
+			status, text := ending(flags.finish(&out, &torture.Report{Outcomes: c.outcomes}, c.err, d, invoked{program: "workshop"}, []string{"sh"}), c.interrupted)
+			require.Equal(t, c.status, status)
+			for _, want := range c.says {
+				require.Contains(t, out.String()+text, want)
+			}
+			resume := "\nresume: workshop torture --scenario watch.yaml --fault delay=1s --times 9 --dir " + shellWord(keep.Dir()) + " --resume -- sh\n"
+			require.Equal(t, c.resumes, strings.HasSuffix(out.String(), resume), "%s", &out)
+			require.NoError(t, keep.Close())
+			if !c.resumes {
+				return
+			}
+			again, err := torture.OpenKeep(keep.Dir(), scenario, torture.Single("sh"), true)
+			require.NoError(t, err, "it can be resumed")
+			require.NoError(t, again.Close())
+			asJSON := flags
+			asJSON.json = true
+			out.Reset()
+			require.Error(t, asJSON.finish(&out, &torture.Report{Outcomes: c.outcomes}, c.err, d, invoked{program: "workshop"}, []string{"sh"}))
+			require.Contains(t, out.String(), `"resume": "workshop torture --scenario watch.yaml --fault delay=1s --times 9 --json --dir `)
+		})
+	}
 }
 
 func TestTortureWrongInput(t *testing.T) {
