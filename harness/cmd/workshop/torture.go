@@ -221,7 +221,7 @@ func (f tortureFlags) continuation(dir string) []string {
 		flag            string
 		value, standard uint64
 	}{
-		{"--times", uint64(f.times), 1}, {"--workers", uint64(f.workers), 3}, {"--seeds", uint64(f.seeds), 0}, {"--seed", f.seed, 1}, {"--most", uint64(f.most), 0}, {"--parallel", uint64(f.parallel), 0},
+		{"--times", uint64(f.times), 1}, {"--workers", uint64(f.workers), 3}, {"--seeds", uint64(f.seeds), 0}, {"--seed", f.seed, 1}, {"--most", uint64(f.most), 0},
 	} {
 		if n.value != n.standard {
 			flags = append(flags, n.flag, fmt.Sprint(n.value))
@@ -248,6 +248,9 @@ func (f tortureFlags) common() []string {
 	flags := []string{"--scenario", f.scenario}
 	if f.nodes != defaultNodes {
 		flags = append(flags, "--nodes", fmt.Sprint(f.nodes))
+	}
+	if f.parallel != 0 { // with a fixed port, the runs of the baseline must not overlap either
+		flags = append(flags, "--parallel", fmt.Sprint(f.parallel))
 	}
 	return flags
 }

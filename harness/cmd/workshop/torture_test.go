@@ -16,6 +16,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 	"github.com/stretchr/testify/require"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/proc"
@@ -167,7 +168,7 @@ func TestTortureFinishes(t *testing.T) {
 	passed := []torture.Outcome{{Plan: torture.Plan{Kind: "replay"}, History: &history.History{}}}
 	died := slices.Repeat([]torture.Outcome{{Plan: torture.Plan{Kind: "replay"}, Verdict: torture.Died, Message: "it ended", History: &history.History{}}}, 2)
 	flags := tortureFlags{
-		scenario: "watch.yaml", faults: []string{"delay=1s"}, times: 9, seed: 1, nodes: defaultNodes,
+		scenario: "watch.yaml", faults: []string{"delay=1s"}, times: 9, seed: 1, nodes: defaultNodes, parallel: 2,
 		onFlags: onFlags{workers: 3, namespace: "workshop-torture", cpu: "1", memory: "3Gi"},
 	}
 	for name, c := range map[string]struct {
@@ -199,7 +200,7 @@ func TestTortureFinishes(t *testing.T) {
 			for _, want := range c.says {
 				require.Contains(t, out.String()+text, want)
 			}
-			resume := "\nresume: workshop torture --scenario watch.yaml --fault delay=1s --times 9 --dir " + shellWord(keep.Dir()) + " --resume -- sh\n"
+			resume := "\nresume: workshop torture --scenario watch.yaml --parallel 2 --fault delay=1s --times 9 --dir " + shellWord(keep.Dir()) + " --resume -- sh\n"
 			require.Equal(t, c.resumes, strings.HasSuffix(out.String(), resume), "%s", &out)
 			require.NoError(t, keep.Close())
 			if !c.resumes {
@@ -212,7 +213,7 @@ func TestTortureFinishes(t *testing.T) {
 			asJSON.json = true
 			out.Reset()
 			require.Error(t, asJSON.finish(&out, &torture.Report{Outcomes: c.outcomes}, c.err, d, invoked{program: "workshop"}, []string{"sh"}))
-			require.Contains(t, out.String(), `"resume": "workshop torture --scenario watch.yaml --fault delay=1s --times 9 --json --dir `)
+			require.Contains(t, out.String(), `"resume": "workshop torture --scenario watch.yaml --parallel 2 --fault delay=1s --times 9 --json --dir `)
 		})
 	}
 }
@@ -275,6 +276,17 @@ func TestReplayLines(t *testing.T) {
 	out, err := exec.Command("sh", "-c", line).Output()
 	require.NoError(t, err)
 	require.Equal(t, strings.Join(append(append([]string{"torture"}, flags...), append([]string{"--"}, controller...)...), "\n")+"\n", string(out))
+}
+
+// A replay runs under the same conditions, and nothing else.
+func TestReplayFlags(t *testing.T) {
+	fault, err := apiproxy.ParseFault("verb=delete,nth=2,refuse=500")
+	require.NoError(t, err)
+	plan := torture.Plan{Kind: "answered 500", Faults: []apiproxy.Fault{fault}}
+	f := tortureFlags{scenario: "watch.yaml", nodes: 9, parallel: 1, seed: 7, seeds: 20, times: 1, kinds: "killed", first: true, json: true, dir: "kept"}
+	require.Equal(t, strings.Fields("--scenario watch.yaml --nodes 9 --parallel 1 --fault verb=delete,nth=2,refuse=500"), f.replay(plan))
+	f.nodes, f.parallel = defaultNodes, 0
+	require.Equal(t, strings.Fields("--scenario watch.yaml --fault verb=delete,nth=2,refuse=500"), f.replay(plan))
 }
 
 // However torture ends, the controllers and the control planes end with it.
