@@ -36,6 +36,7 @@ type tortureFlags struct {
 	resume   bool
 	guarded  bool
 	onFlags
+	given func(flag string) bool // reports whether a flag is on the command line
 }
 
 // defaultNodes is how many simulated nodes the control plane of "workshop torture" has.
@@ -78,6 +79,7 @@ Exit status:
        says which
   130  interrupted`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.given = cmd.Flags().Changed
 			if !f.guarded {
 				if err := f.onFlags.check(); err != nil {
 					return err
@@ -94,13 +96,13 @@ Exit status:
 	flags := cmd.Flags()
 	flags.StringVar(&f.scenario, "scenario", "", "file of the scenario")
 	flags.StringArrayVar(&f.faults, "fault", nil, "run one plan only, with this fault, in the syntax of \"workshop proxy\"; may be repeated for a plan with several")
-	flags.IntVar(&f.times, "times", 1, "how often to run that plan")
+	flags.IntVar(&f.times, "times", 1, "how often to run the plan of --fault")
 	flags.Uint64Var(&f.seed, "seed", 1, "first seed of --seeds")
 	flags.IntVar(&f.seeds, "seeds", 0, "number of plans to draw at random, with two or three faults each; 0: one plan for each possible fault")
 	flags.IntVar(&f.most, "most", 0, "maximum number of plans to run, the first of each kind before the second; 0: all")
 	flags.StringVar(&f.kinds, "kinds", "", "make plans only of the kinds of fault that match this `regexp`, such as 'killed|frozen'; default: all")
 	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what the machine's processors and memory allow")
-	flags.IntVar(&f.nodes, "nodes", defaultNodes, "number of simulated nodes")
+	flags.IntVar(&f.nodes, "nodes", defaultNodes, "number of simulated nodes; a scenario with \"scope: cluster\" has its own")
 	flags.BoolVar(&f.first, "first", false, "stop at the first failure")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	flags.StringVar(&f.dir, "dir", "", "directory for the outcomes and for the logs and requests of failed plans; default: a new one among the temporary files, at the first failure")
@@ -120,6 +122,14 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 		return errors.New("give --fault or --seeds, not both")
 	case len(f.faults) > 0 && f.kinds != "":
 		return errors.New("give --fault or --kinds, not both")
+	case len(f.faults) > 0 && f.given("most"):
+		return errors.New("give --fault or --most, not both: how often to run the plan of --fault is --times")
+	case f.seeds > 0 && f.given("most"):
+		return errors.New("give --seeds or --most, not both: --seeds is the number of plans")
+	case len(f.faults) == 0 && f.given("times"):
+		return errors.New("--times needs --fault, the plan to run so often")
+	case f.seeds == 0 && f.given("seed"):
+		return errors.New("--seed needs --seeds, the number of plans to draw")
 	case f.resume && f.dir == "":
 		return errors.New("--resume needs --dir, the directory of the run to resume")
 	}
@@ -132,6 +142,9 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 	scenario, err := torture.Read(f.scenario)
 	if err != nil {
 		return err
+	}
+	if scenario.Scope == "cluster" && f.given("nodes") {
+		return fmt.Errorf("--nodes has no effect on a scenario with \"scope: cluster\"; leave it out, and set \"nodes\" in %s", f.scenario)
 	}
 	commands := torture.Single(args...)
 	if len(args) == 0 {

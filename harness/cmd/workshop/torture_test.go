@@ -224,6 +224,7 @@ func TestTortureWrongInput(t *testing.T) {
 	r.write("empty.yaml", "{}")
 	r.write("never.yaml", strings.Replace(watchPods, "says: [web]", "says: [never]\n", 1))
 	r.write("watch.yaml", strings.Replace(watchPods, "patience: 10s", "patience: 3s", 1))
+	r.write("cluster.yaml", watchPods+"scope: cluster\n")
 	r.write("other/outcomes.jsonl", `{"scenario":"7","program":"7","arguments":"7"}`+"\n")
 	for name, c := range map[string]struct {
 		args []string
@@ -238,6 +239,11 @@ func TestTortureWrongInput(t *testing.T) {
 		"a fault that is none":     {[]string{"torture", "--scenario", "watch.yaml", "--fault", "verb=get", "--", "true"}, "it does not say what is to go wrong"},
 		"faults and seeds":         {[]string{"torture", "--scenario", "watch.yaml", "--fault", "delay=1s", "--seeds", "3", "--", "true"}, "give --fault or --seeds, not both"},
 		"faults and kinds":         {[]string{"torture", "--scenario", "watch.yaml", "--fault", "delay=1s", "--kinds", "slow", "--", "true"}, "give --fault or --kinds, not both"},
+		"faults and most":          {[]string{"torture", "--scenario", "watch.yaml", "--fault", "delay=1s", "--most", "3", "--", "true"}, "give --fault or --most, not both"},
+		"seeds and most":           {[]string{"torture", "--scenario", "watch.yaml", "--seeds", "9", "--most", "3", "--", "true"}, "give --seeds or --most, not both"},
+		"times without faults":     {[]string{"torture", "--scenario", "watch.yaml", "--seeds", "9", "--times", "3", "--", "true"}, "--times needs --fault"},
+		"a seed without seeds":     {[]string{"torture", "--scenario", "watch.yaml", "--seed", "9", "--", "true"}, "--seed needs --seeds"},
+		"nodes of a whole cluster": {[]string{"torture", "--scenario", "cluster.yaml", "--nodes", "9", "--", "true"}, `leave it out, and set "nodes" in cluster.yaml`},
 		"a malformed pattern":      {[]string{"torture", "--scenario", "watch.yaml", "--kinds", "(", "--", "true"}, "--kinds: error parsing regexp: missing closing )"},
 		"no such kind of fault":    {r.kubectlWatch("--kinds", "nonsense"), `no kind of fault matches "nonsense"; the kinds are: answered 429; answered 500; `},
 		"a number too low":         {[]string{"torture", "--scenario", "watch.yaml", "--times", "0", "--", "true"}, "--times and --nodes must be 1 or more"},
