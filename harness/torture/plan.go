@@ -20,8 +20,20 @@ type Plan struct {
 // NoFault is the plan of a run without faults.
 var NoFault = Plan{Kind: "no fault"}
 
-// Key identifies a plan, as far as one can tell plans apart by what they do.
-func (p Plan) Key() string { return p.Kind + " " + p.String() }
+// drawn begins the Kind of a plan that was drawn from a seed.
+const drawn = "seed "
+
+// isDrawn reports whether the plan was drawn from a seed.
+func (p Plan) isDrawn() bool { return strings.HasPrefix(p.Kind, drawn) }
+
+// Key tells a plan from the others of a run, and identifies it when the run is resumed. It is the seed alone if the plan
+// was drawn from one, because the faults that a seed draws depend on the baseline, which a resumed run learns again.
+func (p Plan) Key() string {
+	if p.isDrawn() {
+		return p.Kind
+	}
+	return p.Kind + " " + p.String()
+}
 
 // String returns the plan as flags that replay it.
 func (p Plan) String() string {
@@ -351,7 +363,7 @@ func Random(all []Plan, seed uint64, count int) []Plan {
 	}
 	var plans []Plan
 	for number := range count {
-		plan := Plan{Kind: fmt.Sprintf("seed %d", seed+uint64(number))}
+		plan := Plan{Kind: fmt.Sprint(drawn, seed+uint64(number))}
 		random := rand.New(rand.NewPCG(seed+uint64(number), 0))
 		for range 2 + random.IntN(2) {
 			plan.Faults = append(plan.Faults, all[random.IntN(len(all))].Faults...)

@@ -283,6 +283,29 @@ func TestRandom(t *testing.T) {
 	require.Empty(t, Random(all, 7, 0))
 }
 
+// A resumed run knows the seeds that have been run, even if its baseline has one event more. Other plans are told apart by
+// what they do.
+func TestKey(t *testing.T) {
+	all, more := Exhaustive(baseline()), baseline()
+	more.Events = append(more.Events, history.Event{Request: 3, Type: "ADDED", Resource: "pods"})
+	before, after := Random(all, 1, 50), Random(Exhaustive(more), 1, 50)
+	require.NotEqual(t, before, after, "the same seeds draw other faults")
+	keys := map[string]bool{}
+	for i, plan := range before {
+		require.Equal(t, plan.Key(), after[i].Key())
+		keys[plan.Key()] = true
+	}
+	for _, plan := range all {
+		keys[plan.Key()] = true
+		keys[Plan{Kind: "replay", Faults: plan.Faults}.Key()] = true
+	}
+	require.Len(t, keys, 50+2*len(all))
+	killed := Options{Scenario: &Scenario{}, Kinds: regexp.MustCompile("killed"), Seeds: 50, Seed: 1}
+	for _, plan := range killed.plans(baseline()) {
+		require.False(t, keys[plan.Key()], "%s: a seed of some kinds of fault is another plan", plan.Key())
+	}
+}
+
 func TestRandomOfNothing(t *testing.T) {
 	require.Empty(t, Random(nil, 7, 3))
 }
@@ -304,7 +327,7 @@ func TestPlansOfOptions(t *testing.T) {
 		"a fault":              {Options{Faults: replay.Faults}, []Plan{replay}},
 		"a fault, three times": {Options{Faults: replay.Faults, Replays: 3, Seeds: 7}, []Plan{replay, replay, replay}},
 		"killed":               {Options{Kinds: regexp.MustCompile("^killed")}, killed},
-		"drawn of the killed":  {Options{Kinds: regexp.MustCompile("^killed"), Seeds: 4}, Random(killed, 0, 4)},
+		"drawn of the killed":  {Options{Kinds: regexp.MustCompile("^killed"), Seeds: 1}, []Plan{{Kind: "seed 0 of ^killed", Faults: Random(killed, 0, 1)[0].Faults}}},
 		"with a reference":     {Options{Reference: Single("x"), MaxPlans: 3}, append([]Plan{NoFault}, all[:2]...)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -293,7 +293,7 @@ func (r *Report) writeTable(w io.Writer) error {
 	rows, total := map[string]*row{}, row{failed: map[Verdict]int{}}
 	for _, o := range r.Outcomes {
 		kind := o.Plan.Kind
-		if strings.HasPrefix(kind, "seed ") {
+		if o.Plan.isDrawn() {
 			kind = "seeds"
 		}
 		if rows[kind] == nil {

@@ -62,7 +62,7 @@ type Options struct {
 	// Kinds selects the kinds of fault that plans are made of, such as "killed after"; nil for all. It has no effect on Plans
 	// and Faults.
 	Kinds *regexp.Regexp
-	// Skip are plans that have been run already, by [Plan.String] and kind, see [Plan.Key].
+	// Skip are plans that have been run already, by [Plan.Key].
 	Skip map[string]bool
 
 	// Parallel is how many runs there are at a time, in the baseline too; 0 for up to [Capacity].
@@ -519,7 +519,13 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 		all = slices.DeleteFunc(all, func(p Plan) bool { return !o.Kinds.MatchString(p.Kind) })
 	}
 	if o.Seeds > 0 {
-		return Random(all, o.Seed, o.Seeds)
+		plans := Random(all, o.Seed, o.Seeds)
+		if o.Kinds != nil { // from all kinds, the same seed draws another plan
+			for i := range plans {
+				plans[i].Kind += " of " + o.Kinds.String()
+			}
+		}
+		return plans
 	}
 	if o.Reference != nil { // the programs themselves have not been run without faults
 		all = append([]Plan{NoFault}, all...)
