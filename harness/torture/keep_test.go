@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -253,12 +254,15 @@ func TestConfirmEarlier(t *testing.T) {
 			baseline := &Baseline{Runs: 4}
 			report := &Report{Baseline: baseline, Outcomes: append(slices.Clone(c.earlier), c.later...), Retried: map[string][]Verdict{}}
 			ran := 0
-			err := confirmEarlier(Options{Seeds: 9, Skip: map[string]bool{died.Plan.Key(): true}}, report, len(c.earlier), func(o Options) (*Report, error) {
+			elsewhere := func(context.Context, []Plan, func(Outcome) error) error { return nil }
+			options := Options{Seeds: 9, Skip: map[string]bool{died.Plan.Key(): true}, Elsewhere: elsewhere}
+			err := confirmEarlier(options, report, len(c.earlier), func(o Options) (*Report, error) {
 				ran++
 				require.Equal(t, slices.Repeat([]Plan{died.Plan}, maxRetries), o.Plans)
 				require.Same(t, baseline, o.Baseline)
 				require.Empty(t, o.Skip)
 				require.Nil(t, o.Finished, "these are no outcomes of plans")
+				require.Nil(t, o.Elsewhere, "repetitions are on this machine")
 				return &Report{Outcomes: c.again}, c.err
 			})
 			require.Equal(t, c.err, err)
