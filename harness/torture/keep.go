@@ -46,7 +46,7 @@ type Keep struct {
 // identity tells what the outcomes in a directory belong to. Each field is a hash.
 type identity struct {
 	Scenario  string `json:"scenario"` // of its file, its manifests, and the sources of the programs outside of the cluster
-	Program   string `json:"program"`
+	Program   string `json:"program"`  // of its file, and of those that its arguments name
 	Arguments string `json:"arguments"`
 }
 
@@ -248,7 +248,7 @@ func (k *Keep) resume(dir string) error {
 	case of.Arguments != k.identity.Arguments:
 		return fmt.Errorf("the outcomes in %s are those of a controller with other arguments; begin a new run", dir)
 	case of.Program != k.identity.Program:
-		return fmt.Errorf("the outcomes in %s are those of another build of the controller; begin a new run", dir)
+		return fmt.Errorf("the outcomes in %s are those of another build of the controller, or of this one before a file that its arguments name was changed; begin a new run", dir)
 	}
 	k.dir = dir
 	for i, line := range lines[1:] {
@@ -366,18 +366,22 @@ func identify(s *Scenario, commands Commands) (id identity, err error) {
 		if err := hashFile(hash, command[0]); err != nil {
 			return id, fmt.Errorf("program %s: %w", name, err)
 		}
+		for _, argument := range command[1:] {
+			// Where the program is an interpreter, the controller is a file among its arguments.
+			file := strings.ReplaceAll(argument, dirVariable, filepath.Dir(s.path))
+			if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+				continue
+			}
+			if err := hashFile(hash, file); err != nil {
+				return id, fmt.Errorf("program %s: %w", name, err)
+			}
+		}
 		fmt.Fprintf(arguments, "%q\n", append([]string{name}, command[1:]...))
 	}
 	id.Program, id.Arguments = fmt.Sprintf("%x", hash.Sum(nil)), fmt.Sprintf("%x", arguments.Sum(nil))
 	hash.Reset()
 	for _, file := range append([]string{s.path}, s.manifestPaths()...) {
-		err := filepath.WalkDir(file, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			return hashFile(hash, path)
-		})
-		if err != nil {
+		if err := hashTree(hash, file, map[string]bool{}); err != nil {
 			return id, fmt.Errorf("the scenario: %w", err)
 		}
 	}
@@ -397,8 +401,35 @@ func (s *Scenario) manifestPaths() (paths []string) {
 	return paths
 }
 
-// hashSources adds the Go files of a module, and the versions of what it requires, to a hash.
+// hashTree adds a file, or all files below a directory, to a hash. Like kustomize, it follows symbolic links. seen are the
+// directories that it has been to; it does not enter them again, because a link may lead upwards.
+func hashTree(hash io.Writer, path string, seen map[string]bool) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil || seen[path] {
+		return err
+	}
+	if !info.IsDir() {
+		return hashFile(hash, path)
+	}
+	seen[path] = true
+	entries, err := os.ReadDir(path)
+	for _, entry := range entries {
+		err = errors.Join(err, hashTree(hash, filepath.Join(path, entry.Name()), seen))
+	}
+	return err
+}
+
+// hashSources adds the Go files of a module, and the versions of what it requires, to a hash. The go command follows a
+// symbolic link to the module, but none in it.
 func hashSources(hash io.Writer, dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		isSource := filepath.Ext(path) == ".go" || entry != nil && (entry.Name() == "go.mod" || entry.Name() == "go.sum")
 		if err != nil || entry.IsDir() || !isSource {

@@ -28,7 +28,7 @@ converged: [{rule: "true"}]
 func keptWorld(t *testing.T) (dir string, read func() *Scenario) {
 	t.Helper()
 	dir = t.TempDir()
-	for name, text := range map[string]string{"scenario.yaml": keptScenario, "manifests/pod.yaml": "kind: Pod\n", "program": "#!/bin/sh\n"} {
+	for name, text := range map[string]string{"scenario.yaml": keptScenario, "manifests/pod.yaml": "kind: Pod\n", "program": "#!/bin/sh\n", "controller.py": "print(1)\n"} {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o700))
@@ -135,6 +135,7 @@ func TestKeepWrongInput(t *testing.T) {
 			"are those of another scenario, or of this one before its file, its manifests or a program outside of the cluster were changed"},
 		"other manifests":  {func(t *testing.T, dir string) { overwrite(t, dir, "manifests/pod.yaml", "kind: Pot\n") }, true, "are those of another scenario, or of this one before its file, its manifests or "},
 		"another build":    {func(t *testing.T, dir string) { overwrite(t, dir, "program", "#!/bin/bash\n") }, true, "are those of another build of the controller"},
+		"another script":   {func(t *testing.T, dir string) { overwrite(t, dir, "controller.py", "print(2)\n") }, true, "or of this one before a file that its arguments name was changed"},
 		"no outcomes file": {func(t *testing.T, dir string) { overwrite(t, dir, "kept/outcomes.jsonl", "x\n") }, true, "is not a file of outcomes"},
 		"an empty file":    {func(t *testing.T, dir string) { overwrite(t, dir, "kept/outcomes.jsonl", "") }, true, "is not a file of outcomes"},
 		"a broken line": {func(t *testing.T, dir string) {
@@ -149,7 +150,7 @@ func TestKeepWrongInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, read := keptWorld(t)
-			command := []string{filepath.Join(dir, "program")}
+			command := []string{filepath.Join(dir, "program"), "{dir}/controller.py", "{dir}/manifests", "no-such-file"}
 			k, err := OpenKeep(filepath.Join(dir, "kept"), read(), Single(command...), false)
 			require.NoError(t, err)
 			k.Add(Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}})
@@ -184,6 +185,39 @@ func TestKeepWrongInput(t *testing.T) {
 		_, err = OpenKeep(filepath.Join(dir, "kept"), read(), Single(filepath.Join(dir, "program"), "--workers=2"), true)
 		require.ErrorContains(t, err, "are those of a controller with other arguments")
 	})
+}
+
+// Manifests and modules may be behind symbolic links to directories, and links may lead in a circle.
+func TestKeepFollowsSymbolicLinks(t *testing.T) {
+	for name, changed := range map[string]string{
+		"the manifests are a link": "elsewhere/pod.yaml", "a base of theirs is one": "base/pod.yaml", "a module is one": "module/main.go",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, read := keptWorld(t)
+			overwrite(t, dir, "scenario.yaml", keptScenario+"outside: {cloud: {module: cloud, package: ., version: v2, resources: [networks], env: {CLOUD: '{url}'}}}\n")
+			require.NoError(t, os.Rename(filepath.Join(dir, "manifests"), filepath.Join(dir, "elsewhere")))
+			for _, name := range []string{"base", "module"} {
+				require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+			}
+			overwrite(t, dir, "base/pod.yaml", "kind: Pod\n")
+			overwrite(t, dir, "module/main.go", "package main\n")
+			for link, to := range map[string]string{"manifests": "elsewhere", "elsewhere/base": "../base", "base/up": "../elsewhere", "cloud": "module"} {
+				require.NoError(t, os.Symlink(to, filepath.Join(dir, link)))
+			}
+			kept := filepath.Join(t.TempDir(), "kept")
+			open := func(resume bool) error {
+				k, err := OpenKeep(kept, read(), Single(filepath.Join(dir, "program")), resume)
+				if err == nil {
+					err = k.Close()
+				}
+				return err
+			}
+			require.NoError(t, open(false))
+			require.NoError(t, open(true), "nothing has changed")
+			overwrite(t, dir, changed, "// changed\n")
+			require.ErrorContains(t, open(true), "or of this one before its file, its manifests or a program outside of the cluster were changed")
+		})
+	}
 }
 
 func overwrite(t *testing.T, dir, name, text string) {

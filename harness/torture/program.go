@@ -107,10 +107,13 @@ func (s *Scenario) instances(ctx context.Context, client kubernetes.Interface) (
 	return all, nil
 }
 
+// dirVariable stands for the directory of the scenario's file.
+const dirVariable = "{dir}"
+
 // replacer replaces what is written in braces in the arguments and the Env of an instance. See [Controller].
 func (s *Scenario) replacer(one instance, kubeconfig, namespace, reboot string) *strings.Replacer {
 	return strings.NewReplacer("{kubeconfig}", kubeconfig, "{namespace}", namespace, "{replica}", fmt.Sprint(one.replica),
-		"{node}", one.node, "{dir}", filepath.Dir(s.path), rebootVariable, reboot)
+		"{node}", one.node, dirVariable, filepath.Dir(s.path), rebootVariable, reboot)
 }
 
 // launchProgram prepares an instance, and starts the proxy that it reaches the API server by. number tells the recordings of the
