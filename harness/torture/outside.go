@@ -30,7 +30,8 @@ import (
 )
 
 // Outside is a program outside of the cluster, with an HTTP API in which the controller creates something. Each run
-// starts one of its own. Faults are injected between it and the controller too.
+// starts one of its own. Faults are injected between it and the controller too. Its first line on standard output is its
+// URL; what it prints there later is discarded.
 //
 // The paths of its API are /VERSION/RESOURCE and /VERSION/RESOURCE/NAME. In --fault and in the report, its name is the
 // API group of requests to it: group=cloud,resource=networks,verb=create.
@@ -105,6 +106,7 @@ type outside struct {
 	url     string // of the program itself, without the proxy
 	process *exec.Cmd
 	proxy   *apiproxy.Proxy
+	drain   sync.WaitGroup // what discards the program's output
 }
 
 // buildOutside builds the programs outside of the cluster, and returns their commands by name.
@@ -145,6 +147,8 @@ func (r *run) startOutside(ctx context.Context, name string, number int) (*outsi
 	late := time.AfterFunc(limit, func() { _ = o.process.Process.Kill() })
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	late.Stop()
+	// A program that goes on printing must not block on a full pipe.
+	o.drain.Go(func() { _, _ = io.Copy(io.Discard, stdout) }) // the pipe ends with the program
 	o.url = strings.TrimSuffix(strings.TrimSpace(line), "/")
 	if at, parseErr := url.Parse(o.url); err != nil || parseErr != nil || at.Host == "" {
 		return nil, errors.Join(fmt.Errorf("%s must print its URL in its first line; it printed %q", name, strings.TrimSpace(line)), o.stop())
@@ -186,6 +190,7 @@ func (o *outside) stop() error {
 	}
 	_ = syscall.Kill(-o.process.Process.Pid, syscall.SIGKILL)
 	_ = o.process.Wait() // it was killed
+	o.drain.Wait()
 	return err
 }
 
@@ -265,8 +270,24 @@ func replaceID(body map[string]any, id string) map[string]any {
 	return filled
 }
 
+// answerLimit is how long a program outside of the cluster may take to answer a request of ours, which no fault delays. It
+// is far more than a busy machine needs. A test makes it shorter.
+var answerLimit = time.Minute
+
 // do sends a request to the program itself, not through the proxy.
 func (o *outside) do(ctx context.Context, method, at string, body map[string]any, answer any) error {
+	late := fmt.Errorf("%s has not answered %s %s within %s; find out what blocks it: run it without torture, and send it the same requests", o.name, method, at, answerLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, late)
+	defer cancel()
+	err := o.exchange(ctx, method, at, body, answer)
+	if err != nil && errors.Is(context.Cause(ctx), late) {
+		return late
+	}
+	return err
+}
+
+// exchange sends a request, and reads its answer.
+func (o *outside) exchange(ctx context.Context, method, at string, body map[string]any, answer any) error {
 	var sent []byte
 	if len(body) > 0 {
 		var err error

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -162,6 +163,49 @@ func TestStartOutside(t *testing.T) {
 	requests := r.recording.History().Requests
 	require.Len(t, requests, 1)
 	require.Greater(t, requests[0].ID, int64(1)<<32)
+}
+
+// A program may print more than its URL, and more than fits into a pipe.
+func TestOutsideThatGoesOnPrinting(t *testing.T) {
+	server, _ := cloud(t)
+	printed := filepath.Join(t.TempDir(), "printed")
+	o, err := starting(t, "echo "+server.URL+"; head -c 1000000 /dev/zero; touch "+printed+"; exec sleep 1000").startOutside(t.Context(), "cloud", 1)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(printed)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond, "it is blocked")
+	require.NoError(t, o.stop())
+}
+
+// A program that does not answer does not keep torture waiting.
+func TestOutsideThatDoesNotAnswer(t *testing.T) {
+	before := answerLimit
+	answerLimit = 50 * time.Millisecond
+	t.Cleanup(func() { answerLimit = before })
+	for name, begin := range map[string]func(http.ResponseWriter){
+		"not at all": func(http.ResponseWriter) {},
+		"not to its end": func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"networks": [`)
+			w.(http.Flusher).Flush()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				begin(w)
+				<-r.Context().Done()
+			}))
+			defer server.Close()
+			o := &outside{Outside: Outside{Version: "v2.0", Resources: []string{"networks"}}, name: "cloud", url: server.URL}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // if there is no limit
+			defer cancel()
+			require.ErrorContains(t, o.list(ctx, oracle.State{}), "cloud has not answered GET networks within 50ms; find out what blocks it: ")
+			cancel()
+			err := o.list(ctx, oracle.State{})
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "has not answered", "it was interrupted")
+		})
+	}
 }
 
 func TestStartOutsideRefuses(t *testing.T) {
