@@ -89,6 +89,9 @@ func unannotatedBut(kept string) func(*metav1.PartialObjectMetadata) {
 func TestDecide(t *testing.T) {
 	db := testSource("db")
 	foreign := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "foreign"}}
+	tls := func(options ...secretOption) *Source {
+		return testSource("db", append([]secretOption{typed(corev1.SecretTypeTLS), immutable, with("tls.crt", "c"), with("tls.key", "k")}, options...)...)
+	}
 	for _, test := range []struct {
 		name      string
 		namespace *metav1.PartialObjectMetadata
@@ -151,6 +154,8 @@ func TestDecide(t *testing.T) {
 		{name: "bad annotation", namespace: testNamespace(), sources: []*Source{testSource("db", annotated(KeysAnnotation, "none"))}, refused: "db InvalidAnnotation"},
 		{name: "bad annotation keeps the copy", namespace: testNamespace(), sources: []*Source{testSource("db", annotated(KeysAnnotation, "none"))}, current: testCopy(db), refused: "db InvalidAnnotation"},
 		{name: "bad annotation keeps the copy from another source", namespace: testNamespace(), sources: []*Source{testSource("db", annotated(KeysAnnotation, "none")), testSource("db2", annotated(NameAnnotation, "db"))}, current: testCopy(db), refused: "db InvalidAnnotation, db2 NameTaken"},
+		{name: "keys that the type does not allow keep an immutable copy", namespace: testNamespace(), sources: []*Source{tls(annotated(KeysAnnotation, "tls.crt"))}, current: testCopy(tls()), refused: "db InvalidAnnotation"},
+		{name: "keys that the new type does not allow keep the copy", namespace: testNamespace(), sources: []*Source{tls(annotated(KeysAnnotation, "user"))}, current: testCopy(testSource("db", annotated(KeysAnnotation, "user"))), refused: "db InvalidAnnotation"},
 		{name: "bad name keeps the copy", namespace: testNamespace(), sources: []*Source{testSource("db", annotated(NameAnnotation, "A B"))}, current: testCopy(db)},
 		{name: "bad annotation, namespace no longer selected", namespace: testNamespace(unlabelled), sources: []*Source{testSource("db", annotated(KeysAnnotation, "none"))}, current: testCopy(db), action: Delete},
 

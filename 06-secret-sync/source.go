@@ -2,6 +2,7 @@ package secretsync
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,15 @@ var refusedTypes = map[corev1.SecretType]string{
 	corev1.SecretTypeServiceAccountToken: "it is the token of one ServiceAccount, and the API server deletes a copy without it",
 	corev1.SecretTypeBootstrapToken:      "it lets machines join the cluster, and is used in kube-system only",
 	"helm.sh/release.v1":                 "it is Helm's record of a release in one namespace",
+}
+
+// requiredKeys are the keys without which the API server rejects a Secret of a type. Of the keys in one list, any is enough.
+var requiredKeys = map[corev1.SecretType][][]string{
+	corev1.SecretTypeTLS:              {{corev1.TLSCertKey}, {corev1.TLSPrivateKeyKey}},
+	corev1.SecretTypeDockerConfigJson: {{corev1.DockerConfigJsonKey}},
+	corev1.SecretTypeDockercfg:        {{corev1.DockerConfigKey}},
+	corev1.SecretTypeSSHAuth:          {{corev1.SSHAuthPrivateKey}},
+	corev1.SecretTypeBasicAuth:        {{corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey}},
 }
 
 // Source is a Secret that is shared. Callers must not modify it.
@@ -61,6 +71,12 @@ func ParseSource(secret *corev1.Secret) *Source {
 				s.Data[strings.TrimSpace(key)] = value
 			} else {
 				invalid(KeysAnnotation, "lists the key %q, which the Secret does not have", strings.TrimSpace(key))
+			}
+		}
+		// An immutable copy would be deleted, and the API server would reject the new one.
+		for _, anyOf := range requiredKeys[s.Type] {
+			if !slices.ContainsFunc(anyOf, func(key string) bool { _, ok := s.Data[key]; return ok }) {
+				invalid(KeysAnnotation, "does not list %s, which the type %s requires", strings.Join(anyOf, " or "), s.Type)
 			}
 		}
 	}

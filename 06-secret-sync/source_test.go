@@ -56,6 +56,42 @@ func TestParseSource(t *testing.T) {
 	}
 }
 
+// The API server rejects a copy without the keys that its type requires.
+func TestKeysThatTheTypeRequires(t *testing.T) {
+	for _, test := range []struct {
+		kind     corev1.SecretType
+		has      string // keys of the source
+		keys     string // the annotation
+		required string // what the annotation has to list; "" for nothing else
+	}{
+		{corev1.SecretTypeTLS, "tls.crt,tls.key,ca.crt", "tls.crt", "tls.key"},
+		{corev1.SecretTypeTLS, "tls.crt,tls.key,ca.crt", "tls.key,ca.crt", "tls.crt"},
+		{corev1.SecretTypeTLS, "tls.crt,tls.key,ca.crt", "tls.crt,tls.key", ""},
+		{corev1.SecretTypeDockerConfigJson, ".dockerconfigjson,more", "more", ".dockerconfigjson"},
+		{corev1.SecretTypeDockerConfigJson, ".dockerconfigjson,more", ".dockerconfigjson", ""},
+		{corev1.SecretTypeDockercfg, ".dockercfg,more", "more", ".dockercfg"},
+		{corev1.SecretTypeDockercfg, ".dockercfg,more", ".dockercfg", ""},
+		{corev1.SecretTypeSSHAuth, "ssh-privatekey,more", "more", "ssh-privatekey"},
+		{corev1.SecretTypeSSHAuth, "ssh-privatekey,more", "ssh-privatekey", ""},
+		{corev1.SecretTypeBasicAuth, "username,password,more", "more", "username or password"},
+		{corev1.SecretTypeBasicAuth, "username,password,more", "username", ""},
+		{corev1.SecretTypeBasicAuth, "username,password,more", "password,more", ""},
+	} {
+		source := testSource("db", typed(test.kind), annotated(KeysAnnotation, test.keys), func(s *corev1.Secret) {
+			s.Data = map[string][]byte{}
+			for _, key := range strings.Split(test.has, ",") {
+				s.Data[key] = []byte("{}")
+			}
+		})
+		if test.required == "" {
+			require.Nil(t, source.Problem, "%s of %s", test.keys, test.kind)
+			continue
+		}
+		require.Equal(t, &Problem{InvalidAnnotation, "annotation secretsync.controllers.example.com/keys does not list " + test.required +
+			", which the type " + string(test.kind) + " requires; existing copies are left as they are"}, source.Problem, "%s of %s", test.keys, test.kind)
+	}
+}
+
 func TestTheHashChangesWithWhatIsCopied(t *testing.T) {
 	seen := map[string]string{}
 	for name, options := range map[string][]secretOption{
