@@ -78,7 +78,7 @@ func statusCommand(p *plugin) *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), statuses)
 			}
 			if len(statuses) == 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "No Secret of namespace %s has the label %s=true.\n", p.sourceNamespace, secretsync.SharedLabel)
+				p.printNothingShared(cmd)
 				return nil
 			}
 			rows := [][]string{{"SOURCE", "WANTED", "UP-TO-DATE", "REFUSED", "WHY"}}
@@ -88,6 +88,11 @@ func statusCommand(p *plugin) *cobra.Command {
 			return printTable(cmd.OutOrStdout(), rows)
 		},
 	}
+}
+
+// printNothingShared explains an empty result.
+func (p *plugin) printNothingShared(cmd *cobra.Command) {
+	fmt.Fprintf(cmd.ErrOrStderr(), "No Secret of namespace %s has the label %s=true.\n", p.sourceNamespace, secretsync.SharedLabel)
 }
 
 // why names each reason once, with the first namespaces that it holds for.
@@ -132,7 +137,7 @@ func planCommand(p *plugin) *cobra.Command {
 		Example: "  kubectl secretsync plan --source-namespace shared\n" +
 			"  kubectl secretsync plan --namespace-selector team=web  # before the controller gets this selector",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			plan, _, err := p.plan(cmd)
+			plan, sources, err := p.plan(cmd)
 			if err != nil {
 				return err
 			}
@@ -140,7 +145,11 @@ func planCommand(p *plugin) *cobra.Command {
 			if p.output == "json" {
 				return printJSON(cmd.OutOrStdout(), changes)
 			}
-			if len(changes) == 0 {
+			switch {
+			case len(changes) == 0 && len(sources) == 0:
+				p.printNothingShared(cmd)
+				return nil
+			case len(changes) == 0:
 				fmt.Fprintln(cmd.ErrOrStderr(), "All copies are up to date.")
 				return nil
 			}
@@ -175,7 +184,8 @@ func changesOf(plan []secretsync.Planned) []change {
 	return changes
 }
 
-// plan reads the cluster.
+// plan reads the cluster. A source namespace that does not exist is an error, because its name may be mistyped; but if it has
+// been deleted, and left copies, the controller deletes them, and the plan shows that.
 func (p *plugin) plan(cmd *cobra.Command) ([]secretsync.Planned, []*secretsync.Source, error) {
 	if p.output != "" && p.output != "json" {
 		return nil, nil, fmt.Errorf("--output is %q; it must be json", p.output)
@@ -199,10 +209,16 @@ func (p *plugin) plan(cmd *cobra.Command) ([]secretsync.Planned, []*secretsync.S
 	if err != nil {
 		return nil, nil, err
 	}
-	if !exists {
-		fmt.Fprintf(cmd.ErrOrStderr(), "The source namespace %s does not exist.\n", scope.SourceNamespace)
+	plan, sources, err := secretsync.Plan(cmd.Context(), client, metadataClient, scope)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !exists && len(changesOf(plan)) == 0:
+		return nil, nil, fmt.Errorf("the source namespace %q does not exist, and there are no copies to delete; name the namespace whose Secrets are shared with --source-namespace", scope.SourceNamespace)
+	case !exists:
+		fmt.Fprintf(cmd.ErrOrStderr(), "The source namespace %s does not exist, so the controller would delete its copies.\n", scope.SourceNamespace)
 	}
-	return secretsync.Plan(cmd.Context(), client, metadataClient, scope)
+	return plan, sources, nil
 }
 
 func printJSON(w io.Writer, value any) error {

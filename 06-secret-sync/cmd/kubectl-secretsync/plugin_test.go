@@ -66,7 +66,7 @@ func newCluster(t *testing.T) *cluster {
 	scheme := metadatafake.NewTestScheme()
 	require.NoError(t, metav1.AddMetaToScheme(scheme))
 	c := &cluster{
-		kube: fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}, secret("db", source), token, secret("private", nil)),
+		kube: fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, secret("db", source), token, secret("private", nil)),
 		metadata: metadatafake.NewSimpleMetadataClient(scheme,
 			partial("Namespace", "", "shared", nil, nil), partial("Namespace", "", "other", nil, nil),
 			partial("Namespace", "", "a", wanted, nil), partial("Namespace", "", "b", wanted, nil), partial("Namespace", "", "c", wanted, nil),
@@ -204,22 +204,46 @@ func TestWhy(t *testing.T) {
 
 func TestNothingToDo(t *testing.T) {
 	c := newCluster(t)
-	stdout, stderr, err := c.run(t, "plan", "--source-namespace", "other")
+	require.NoError(t, c.kube.Tracker().Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "x", Labels: map[string]string{secretsync.SharedLabel: "true"}}}))
+	stdout, stderr, err := c.run(t, "plan", "--source-namespace", "other", "--namespace-selector", "no=namespace")
 	require.NoError(t, err)
 	require.Empty(t, stdout)
-	require.Contains(t, stderr, "All copies are up to date.\n")
+	require.Equal(t, "All copies are up to date.\n", stderr)
+}
+
+func TestNothingIsShared(t *testing.T) {
+	c := newCluster(t)
 	for _, command := range []string{"plan", "status"} {
+		stdout, stderr, err := c.run(t, command, "--source-namespace", "other")
+		require.NoError(t, err, command)
+		require.Empty(t, stdout, command)
+		require.Equal(t, "No Secret of namespace other has the label secretsync.controllers.example.com/shared=true.\n", stderr, command)
 		stdout, _, err = c.run(t, command, "--source-namespace", "other", "-o", "json")
-		require.NoError(t, err)
+		require.NoError(t, err, command)
 		require.Equal(t, "[]\n", stdout, command)
 	}
 }
 
-func TestNothingIsShared(t *testing.T) {
-	stdout, stderr, err := newCluster(t).run(t, "status", "--source-namespace", "none")
-	require.NoError(t, err)
-	require.Empty(t, stdout)
-	require.Equal(t, "The source namespace none does not exist.\nNo Secret of namespace none has the label secretsync.controllers.example.com/shared=true.\n", stderr)
+// A source namespace that does not exist is an error, as its name may be mistyped, but not if it has left copies.
+func TestTheSourceNamespaceDoesNotExist(t *testing.T) {
+	for _, command := range []string{"plan", "status"} {
+		for _, output := range []string{"", "json"} {
+			stdout, stderr, err := newCluster(t).run(t, command, "--source-namespace", "none", "-o", output)
+			require.EqualError(t, err, `the source namespace "none" does not exist, and there are no copies to delete; name the namespace whose Secrets are shared with --source-namespace`)
+			require.Empty(t, stdout)
+			require.Empty(t, stderr)
+
+			c := newCluster(t)
+			require.NoError(t, c.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("namespaces"), "", "shared"))
+			for _, source := range []string{"db", "token"} {
+				require.NoError(t, c.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "shared", source))
+			}
+			stdout, stderr, err = c.run(t, command, "--source-namespace", "shared", "-o", output)
+			require.NoError(t, err)
+			require.Contains(t, stderr, "The source namespace shared does not exist, so the controller would delete its copies.\n")
+			require.Equal(t, command == "plan", strings.Contains(stdout, "no source is copied here"), stdout)
+		}
+	}
 }
 
 func TestWrongFlags(t *testing.T) {
