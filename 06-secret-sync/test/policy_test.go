@@ -25,6 +25,15 @@ func TestPolicy(t *testing.T) {
 	source := w.share("registry", "1")
 	copied := w.is("team-a", "registry", "1")
 	w.stop(run)
+	another := w.own("team-a", "another", "x") // a copy of a controller with another source namespace
+	w.patch("team-a", "another", `{"metadata":{"labels":{"`+secretsync.CopyLabel+`":"shared"},"annotations":{"`+secretsync.CopiedToAnnotation+`":"team-a/another"}}}`)
+	unlabelled := w.own("team-a", "unlabelled", "x") // a copy that has lost its label
+	w.patch("team-a", "unlabelled", `{"metadata":{"annotations":{"`+secretsync.CopiedToAnnotation+`":"team-a/unlabelled"}}}`)
+	takeOver := func(s *corev1.Secret) {
+		s.ResourceVersion = ""
+		s.Labels = map[string]string{secretsync.CopyLabel: w.Namespace}
+		s.Annotations = map[string]string{secretsync.CopiedToAnnotation: s.Namespace + "/" + s.Name}
+	}
 	config, err := w.ServiceAccountConfig(t.Context(), w.Namespace, account)
 	require.NoError(t, err)
 	stolen, err := kubernetes.NewForConfig(config)
@@ -71,7 +80,7 @@ func TestPolicy(t *testing.T) {
 	}{
 		"creates a copy":                    {create(marked("team-a", "new")), ""},
 		"updates a copy":                    {update(copied, func(s *corev1.Secret) { s.Data = map[string][]byte{"a": nil} }), ""},
-		"restores the label of a copy":      {update(copied, nothing), ""},
+		"restores the label of a copy":      {update(unlabelled, takeOver), ""},
 		"deletes a copy":                    {remove("team-a", "registry"), ""},
 		"creates another Secret":            {create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "new"}}), onlyCopies},
 		"creates one in kube-system":        {create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "new"}}), onlyCopies},
@@ -82,6 +91,8 @@ func TestPolicy(t *testing.T) {
 		"takes over another Secret":  {update(theirs, func(s *corev1.Secret) { s.Labels, s.Annotations = copied.Labels, copied.Annotations }), notItsCopy},
 		"changes another Secret":     {update(theirs, nothing), notItsCopy},
 		"deletes another Secret":     {remove("team-a", "theirs"), notItsCopy},
+		"takes over another's copy":  {update(another, takeOver), notItsCopy},
+		"deletes another's copy":     {remove("team-a", "another"), notItsCopy},
 		"gives up a copy":            {update(copied, func(s *corev1.Secret) { s.Labels = nil }), onlyCopies},
 		"changes a source":           {update(source, nothing), notSources},
 		"deletes a source":           {remove(w.Namespace, "registry"), notSources},
