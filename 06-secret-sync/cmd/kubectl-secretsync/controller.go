@@ -137,12 +137,16 @@ func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, err
 const startTimeout = 30 * time.Second
 
 // check returns an error if the API server does not answer. Informers would not report it: they retry forever. A source
-// namespace that does not exist is none, because its copies must still be deleted.
+// namespace that does not exist is none, because its copies must still be deleted; but no Lease can be created in it, so the
+// controller would never lead.
 func (f *controllerFlags) check(ctx context.Context, client kubernetes.Interface, host string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	_, err := client.CoreV1().Namespaces().Get(ctx, f.sourceNamespace, metav1.GetOptions{})
 	switch {
+	case apierrors.IsNotFound(err) && f.leaseDuration != 0 && f.leaseNamespace == f.sourceNamespace:
+		return fmt.Errorf("the source namespace %q does not exist, so it cannot have the Lease; if the name is right, and its copies are to be deleted, "+
+			"name a namespace for the Lease with --lease-namespace, or run a single controller with --lease-duration 0", f.sourceNamespace)
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return nil
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:

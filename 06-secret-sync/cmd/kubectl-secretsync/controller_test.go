@@ -318,6 +318,32 @@ func TestExitCode(t *testing.T) {
 	require.Equal(t, "kubectl-secretsync: --output is \"xml\"; it must be json\n", stderr.String())
 }
 
+// In a source namespace that does not exist, no Lease can be created. The copies must still be deleted, so there are ways out.
+func TestTheNamespaceOfTheLeaseDoesNotExist(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	client := fake.NewClientset()
+	for flag, want := range map[string]string{
+		"--source-namespace=shared": `the source namespace "shared" does not exist, so it cannot have the Lease; if the name is right, and its copies are to be deleted, ` +
+			"name a namespace for the Lease with --lease-namespace, or run a single controller with --lease-duration 0",
+		"--lease-namespace=leases": "",
+		"--lease-duration=0":       "",
+	} {
+		f := &controllerFlags{}
+		require.NoError(t, controllerCommand(f).ParseFlags([]string{"--source-namespace=shared", flag}))
+		require.NoError(t, f.parse())
+		if err := f.check(t.Context(), client, "host"); want == "" {
+			require.NoError(t, err, flag)
+		} else {
+			require.EqualError(t, err, want)
+		}
+	}
+	t.Setenv("POD_NAMESPACE", "pods")
+	f := &controllerFlags{}
+	require.NoError(t, controllerCommand(f).ParseFlags([]string{"--source-namespace=shared"}))
+	require.NoError(t, f.parse())
+	require.NoError(t, f.check(t.Context(), client, "host"))
+}
+
 // silent is a transport on which nothing is answered.
 type silent struct{}
 
