@@ -164,24 +164,27 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 	}
 	// Controllers with different source namespaces do not wait for each other.
 	name := "secretsync-" + f.sourceNamespace
-	// At a shutdown, the Lease is released after the controller has ended, so that the next one does not overlap with it.
-	leaseCtx, release := context.WithCancel(context.WithoutCancel(ctx))
-	defer release()
+	lock := &lease{Interface: &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: f.leaseNamespace, Name: name},
+		Client:     client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	}}
+	// At a shutdown, the Lease is renewed until the controller has ended, so that the next one does not overlap with it.
+	leaseCtx, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRenewing()
+	renewDeadline := f.leaseDuration * 2 / 3
 	var runErr error
-	led := make(chan struct{})
+	ended := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &ownLock{Interface: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: f.leaseNamespace, Name: name},
-			Client:     client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-		}},
-		LeaseDuration: f.leaseDuration, RenewDeadline: f.leaseDuration * 2 / 3, RetryPeriod: f.leaseDuration / 6,
-		ReleaseOnCancel: true,
+		Lock:          lock,
+		LeaseDuration: f.leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: f.leaseDuration / 6,
+		// With ReleaseOnCancel, an elector that could not renew the Lease would release it before it stops the controller.
+		ReleaseOnCancel: false,
 		Name:            name,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
-				defer close(led)
-				defer release()
+				defer close(ended)
+				defer stopRenewing()
 				work, cancel := context.WithCancel(leading)
 				defer cancel()
 				defer context.AfterFunc(ctx, cancel)()
@@ -198,17 +201,18 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 	}
 	defer context.AfterFunc(ctx, func() {
 		if !elector.IsLeader() {
-			release()
+			stopRenewing()
 		}
 	})()
 	elector.Run(leaseCtx)
-	select {
-	case <-led:
-	default:
-		if ctx.Err() != nil {
-			return nil // it never led
-		}
-		<-led
+	if !lock.acquired {
+		return nil // ctx was cancelled first
+	}
+	<-ended
+	releaseCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewDeadline)
+	defer cancel()
+	if err := lock.release(releaseCtx); err != nil {
+		klog.FromContext(ctx).Error(err, "Could not release the Lease, so the next controller waits until it expires", "lease", lock.Describe())
 	}
 	if ctx.Err() == nil {
 		return errors.Join(runErr, errors.New("lost the Lease to another controller, or could not renew it"))

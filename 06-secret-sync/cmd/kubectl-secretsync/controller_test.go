@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -185,6 +186,47 @@ func TestALostLeaseIsAnError(t *testing.T) {
 				require.True(t, first.created())
 				react.Store(new(lose(leases)))
 				assert.EqualError(t, first.wait(), "lost the Lease to another controller, or could not renew it")
+			})
+		})
+	}
+}
+
+// A leader that cannot renew its Lease does not release it before its last write has ended, whether it was stopped or not.
+func TestALostLeaseOutlivesTheLastWrite(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	for name, stop := range map[string]bool{"stopped": true, "not stopped": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leases, answer := fake.NewClientset(), make(chan struct{})
+				var down atomic.Bool
+				leases.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					isRenewal := *action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).Spec.HolderIdentity != ""
+					return down.Load() && isRenewal, nil, errors.New("connection refused")
+				})
+				first := startCandidate(t, leases, func() { <-answer })
+				defer first.stop()
+				time.Sleep(time.Minute)
+				leader := holder(t, leases)
+				require.NotEmpty(t, leader)
+				if stop {
+					first.stop()
+				}
+				down.Store(true)
+				time.Sleep(time.Minute)
+				select {
+				case <-first.ended:
+					assert.Fail(t, "it has ended before its last write")
+				default:
+				}
+				assert.Equal(t, leader, holder(t, leases), "its write has not ended")
+				close(answer)
+				if err := first.wait(); stop {
+					assert.NoError(t, err)
+				} else {
+					assert.EqualError(t, err, "lost the Lease to another controller, or could not renew it")
+				}
+				assert.True(t, first.created())
+				assert.Empty(t, holder(t, leases))
 			})
 		})
 	}

@@ -2,38 +2,43 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
 )
 
-// ownLock is a lock that is released only by its holder. client-go v0.37.1 also releases it for a leader that was stopped
-// for longer than its Lease (by SIGSTOP, or a machine that sleeps): before it releases, it compares its identity with the
-// holder that it saw last, and not with the one that it has just read. The new leader's Lease would be free at once.
-//
-// The elector uses its lock from one goroutine at a time.
-type ownLock struct {
+// lease is the lock of an elector that does not release it. The elector uses it from one goroutine at a time, and not at all
+// after its Run has returned.
+type lease struct {
 	resourcelock.Interface
-	holder string // as it was read last
+	acquired bool // whether it has ever been ours; then the elector has called OnStartedLeading, or is about to
 }
 
-// Get reads who holds the lock.
-func (l *ownLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	record, raw, err := l.Interface.Get(ctx)
-	if err == nil {
-		l.holder = record.HolderIdentity
-	}
-	return record, raw, err
-}
-
-// Update writes who holds the lock; "" releases it.
-func (l *ownLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if record.HolderIdentity == "" && l.holder != "" && l.holder != l.Identity() {
-		return fmt.Errorf("not releasing %s, which %s holds", l.Describe(), l.holder)
-	}
-	err := l.Interface.Update(ctx, record)
-	if err == nil {
-		l.holder = record.HolderIdentity
-	}
+func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	err := l.Interface.Create(ctx, record)
+	l.acquired = l.acquired || err == nil
 	return err
+}
+
+func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	err := l.Interface.Update(ctx, record)
+	l.acquired = l.acquired || err == nil
+	return err
+}
+
+// release lets the next one lead at once, unless somebody else already does.
+func (l *lease) release(ctx context.Context) error {
+	// A renewal whose answer nobody waited for may be written between Get and Update. That is a conflict.
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		record, _, err := l.Get(ctx)
+		if err != nil || record.HolderIdentity != l.Identity() {
+			return err
+		}
+		now := metav1.NewTime(time.Now())
+		return l.Interface.Update(ctx, resourcelock.LeaderElectionRecord{
+			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now,
+		})
+	})
 }
