@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -145,11 +146,12 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	work := func(ctx context.Context) error { return f.publishAndRun(ctx, client, controller) }
 	return f.serve(ctx, controller.Readyz, []prometheus.Collector{controller.Metrics()}, func(ctx context.Context) error {
 		if f.leaseDuration == 0 {
-			return f.publishAndRun(ctx, client, controller)
+			return work(ctx)
 		}
-		return f.lead(ctx, client, controller)
+		return f.lead(ctx, client, work)
 	})
 }
 
@@ -162,35 +164,42 @@ func (f *controllerFlags) publishAndRun(ctx context.Context, client kubernetes.I
 	return controller.Run(ctx)
 }
 
-// lead runs the controller while it holds the Lease. It returns when ctx is cancelled, or with an error when the Lease is
-// lost: a controller cannot start again, so its process does.
-func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface, controller *reboot.Controller) error {
+// lead does the controller's work while it holds the Lease. It returns when ctx is cancelled, or with an error when the Lease
+// is lost: a controller cannot start again, so its process does. The Lease is kept until the work has ended, so that the next
+// controller does not overlap with it.
+func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface, work func(context.Context) error) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	// At a shutdown, the Lease is released after the controller has ended, so that the next one does not overlap with it.
-	leaseCtx, release := context.WithCancel(context.WithoutCancel(ctx))
-	defer release()
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: f.options.Namespace, Name: "reboot-controller"},
+		Client:     client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	}
+	leaseCtx, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRenewing()
+	renewDeadline := f.leaseDuration * 2 / 3
 	var runErr error
-	led := make(chan struct{})
+	var claimed atomic.Bool // by the work, or by the end of the election, so that the work does not start after it
+	ended := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &ownLock{Interface: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: f.options.Namespace, Name: "reboot-controller"},
-			Client:     client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-		}},
-		LeaseDuration: f.leaseDuration, RenewDeadline: f.leaseDuration * 2 / 3, RetryPeriod: f.leaseDuration / 6,
-		ReleaseOnCancel: true,
+		Lock:          lock,
+		LeaseDuration: f.leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: f.leaseDuration / 6,
+		// An elector that cannot renew the Lease would release it before it tells the controller to stop.
+		ReleaseOnCancel: false,
 		Name:            "reboot-controller",
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
-				defer close(led)
-				defer release()
-				work, cancel := context.WithCancel(leading)
+				if claimed.Swap(true) {
+					return
+				}
+				defer close(ended)
+				defer stopRenewing()
+				leading, cancel := context.WithCancel(leading)
 				defer cancel()
 				defer context.AfterFunc(ctx, cancel)()
-				runErr = f.publishAndRun(work, client, controller)
+				runErr = work(leading)
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(identity string) {
@@ -203,17 +212,17 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 	}
 	defer context.AfterFunc(ctx, func() {
 		if !elector.IsLeader() {
-			release()
+			stopRenewing()
 		}
 	})()
 	elector.Run(leaseCtx)
-	select {
-	case <-led:
-	default:
-		if ctx.Err() != nil {
-			return nil // it never led
-		}
-		<-led
+	if claimed.Swap(true) {
+		<-ended
+	}
+	releaseCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewDeadline)
+	defer cancel()
+	if err := release(releaseCtx, lock); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot release the Lease, so the next controller waits until it expires")
 	}
 	if ctx.Err() == nil {
 		return errors.Join(runErr, errors.New("lost the Lease to another controller, or could not renew it"))

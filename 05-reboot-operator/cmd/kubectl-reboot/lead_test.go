@@ -31,6 +31,8 @@ type leader struct {
 	ended      chan error
 	// refuse makes each update of the Lease fail with a Conflict, as it does for a Lease that another controller has written.
 	refuse atomic.Bool
+	// finishing is how long the controller's work goes on when it is told to stop.
+	finishing time.Duration
 }
 
 // startLeader starts a controller and waits until it leads.
@@ -53,7 +55,12 @@ func startLeader(t *testing.T) *leader {
 	var err error
 	l.controller, err = reboot.New(ctx, l.client, f.options)
 	require.NoError(t, err)
-	go func() { l.ended <- f.lead(ctx, l.client, l.controller) }()
+	go func() {
+		l.ended <- f.lead(ctx, l.client, func(ctx context.Context) error {
+			defer func() { time.Sleep(l.finishing) }()
+			return f.publishAndRun(ctx, l.client, l.controller)
+		})
+	}()
 	l.advance(5 * time.Second)
 	require.True(t, l.isReady())
 	return l
@@ -107,6 +114,47 @@ func TestTheControllerEndsWhenItLosesItsLease(t *testing.T) {
 		_, holder := l.lease(t)
 		require.Equal(t, "another", holder)
 	})
+}
+
+// A controller keeps its Lease while it finishes its work, whatever ends it: otherwise the next one would work beside it.
+func TestTheLeaseIsKeptUntilTheWorkHasEnded(t *testing.T) {
+	for name, c := range map[string]struct{ stop, renewalsFail bool }{
+		"it is told to stop":                             {stop: true},
+		"it cannot renew the Lease":                      {renewalsFail: true},
+		"it is told to stop, and cannot renew the Lease": {stop: true, renewalsFail: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := startLeader(t)
+				defer l.stop()
+				l.finishing = time.Minute
+				l.client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					holder := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).Spec.HolderIdentity
+					if c.renewalsFail && holder != nil && *holder != "" {
+						return true, nil, apierrors.NewInternalError(errors.New("the database is slow"))
+					}
+					return false, nil, nil
+				})
+				if c.stop {
+					l.stop()
+				}
+				l.advance(30 * time.Second)
+				require.False(t, l.isReady())
+				_, holder := l.lease(t)
+				require.NotEmpty(t, holder)
+				require.Empty(t, l.ended)
+				l.advance(time.Minute)
+				err := <-l.ended
+				if c.stop {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, "could not renew it")
+				}
+				_, holder = l.lease(t)
+				require.Empty(t, holder)
+			})
+		})
+	}
 }
 
 // A controller that is told to stop releases its Lease, so that the next one need not wait until it expires.

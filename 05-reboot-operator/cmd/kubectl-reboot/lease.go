@@ -4,36 +4,28 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
 )
 
-// ownLock is a lock that is released only by its holder. client-go v0.37.1 also releases it for a leader that was stopped
-// for longer than its Lease (by SIGSTOP, or a machine that sleeps): before it releases, it compares its identity with the
-// holder that it saw last, and not with the one that it has just read. The new leader's Lease would be free at once.
-//
-// The elector uses its lock from one goroutine at a time.
-type ownLock struct {
-	resourcelock.Interface
-	holder string // as it was read last
-}
-
-// Get reads who holds the lock.
-func (l *ownLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	record, raw, err := l.Interface.Get(ctx)
-	if err == nil {
-		l.holder = record.HolderIdentity
+// release gives up a lock, so that the next controller need not wait until it expires. A lock that somebody else holds by now
+// is left alone: this process may have been stopped for longer than its Lease (by SIGSTOP, or on a machine that sleeps).
+func release(ctx context.Context, lock resourcelock.Interface) error {
+	// A renewal that was cancelled may still reach the API server, and is then a Conflict.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		record, _, err := lock.Get(ctx)
+		if err != nil || record.HolderIdentity != lock.Identity() {
+			return err
+		}
+		now := metav1.Now()
+		return lock.Update(ctx, resourcelock.LeaderElectionRecord{
+			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now,
+		})
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("release the Lease %s: %w", lock.Describe(), err)
 	}
-	return record, raw, err
-}
-
-// Update writes who holds the lock; "" releases it.
-func (l *ownLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if record.HolderIdentity == "" && l.holder != "" && l.holder != l.Identity() {
-		return fmt.Errorf("not releasing %s, which %s holds", l.Describe(), l.holder)
-	}
-	err := l.Interface.Update(ctx, record)
-	if err == nil {
-		l.holder = record.HolderIdentity
-	}
-	return err
+	return nil
 }
