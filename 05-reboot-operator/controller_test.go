@@ -242,6 +242,38 @@ func TestGivesUpADrain(t *testing.T) {
 	})
 }
 
+// No controller was running while the time for a drain passed. The next one does not evict Pods for a reboot that it gives up.
+func TestADrainThatIsOverdueEvictsNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		pods   []string
+		phase  Phase
+		events []string
+	}{
+		"Pods are left": {[]string{"db", "web"}, Needed, []string{"Not rebooted; next attempt in 5m0s: the drain took longer than 10m0s: " +
+			"Pod shop/db cannot be evicted: The disruption budget db needs 1 healthy pods and has 1 currently; Pod shop/web has not been evicted"}},
+		"no Pods are left": {nil, Approved, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addMachine("node-00")
+				for _, pod := range c.pods {
+					w.addPod(pod, "node-00")
+				}
+				w.protect("db", true)
+				w.edit("node-00", func(node *corev1.Node) {
+					node.Spec.Unschedulable = true
+					node.Annotations = map[string]string{NeededAnnotation: "kernel", CordonedAnnotation: "true", AdmittedAnnotation: formatTime(time.Now().Add(-time.Hour))}
+				})
+				w.startController(0)
+				advance(time.Minute)
+				require.Equal(t, c.phase, PhaseOf(w.node("node-00")))
+				require.Equal(t, c.events, w.told("node-00", "DrainTimeout"))
+				require.Equal(t, c.pods, w.pods("node-00"))
+			})
+		})
+	}
+}
+
 // The drain goes on when the API server is back: no event of a Node would remind the controller of it.
 func TestTheAPIServerIsDownDuringADrain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

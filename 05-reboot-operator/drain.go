@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/drain"
 )
 
@@ -61,9 +62,12 @@ func drainHelper(ctx context.Context, client kubernetes.Interface, deleteUnmanag
 }
 
 // step evicts the Pods that are still on a Node. It returns what the drain is waiting for, in a sentence, and when to call
-// it again; "" if there is nothing left to wait for. An error is worth a retry.
-func (d *drainer) step(ctx context.Context, node string) (waiting string, again time.Duration, err error) {
+// it again; "" if there is nothing left to wait for. An error is worth a retry. In a dry run, nothing is evicted.
+func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting string, again time.Duration, err error) {
 	helper := drainHelper(ctx, d.client, d.deleteUnmanaged)
+	if dryRun {
+		helper.DryRunStrategy = cmdutil.DryRunServer
+	}
 	helper.AdditionalFilters = []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
 		if pod.Namespace+"/"+pod.Name == d.ownPod {
 			return drain.MakePodDeleteStatusSkip()
@@ -114,6 +118,8 @@ func (d *drainer) evict(helper *drain.Helper, pod corev1.Pod) (reason string, re
 		reason, err = "Pod "+name+" is in a namespace that is being deleted", nil
 	case err != nil:
 		return "", false, fmt.Errorf("evict Pod %s: %w", name, err)
+	case helper.DryRunStrategy == cmdutil.DryRunServer:
+		return "Pod " + name + " has not been evicted", false, nil
 	default:
 		reason = "Pod " + name + " is terminating"
 	}

@@ -50,7 +50,7 @@ func TestAnswersToAnEviction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, evictions := newTestDrainer(&c.answer)
-			waiting, again, err := d.step(t.Context(), "n1")
+			waiting, again, err := d.step(t.Context(), "n1", false)
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 			} else {
@@ -70,7 +70,7 @@ func TestEvictionRetry(t *testing.T) {
 		answer := error(apierrors.NewTooManyRequests("not now", 0))
 		d, evictions := newTestDrainer(&answer)
 		step := func(wantWaiting string, wantEvictions int) {
-			waiting, _, err := d.step(t.Context(), "n1")
+			waiting, _, err := d.step(t.Context(), "n1", false)
 			require.NoError(t, err)
 			require.Equal(t, wantWaiting, waiting)
 			require.Len(t, *evictions, wantEvictions)

@@ -30,13 +30,14 @@ func (c *Controller) startDrain(ctx context.Context, node *corev1.Node) error {
 
 // drain moves a Node from Draining to Approved, or back to Needed if that takes too long.
 func (c *Controller) drain(ctx context.Context, node *corev1.Node) (again time.Duration, err error) {
-	admitted := timeOf(node, AdmittedAnnotation)
-	left := c.DrainTimeout - time.Since(admitted)
-	waiting, again, err := c.drainer.step(ctx, node.Name)
+	left := c.DrainTimeout - time.Since(timeOf(node, AdmittedAnnotation))
+	overdue := left <= 0
+	// The time may have passed while no controller was running. Pods of a Node that will not be rebooted are left alone.
+	waiting, again, err := c.drainer.step(ctx, node.Name, overdue)
 	switch {
-	case left <= 0 && err != nil:
+	case overdue && err != nil:
 		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %v", c.DrainTimeout, err))
-	case left <= 0 && waiting != "":
+	case overdue && waiting != "":
 		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, waiting))
 	case err != nil:
 		return 0, err
@@ -46,12 +47,12 @@ func (c *Controller) drain(ctx context.Context, node *corev1.Node) (again time.D
 		}
 		return min(again, left), nil
 	}
-	return c.approve(ctx, node.Name)
+	return c.approve(ctx, node.Name, overdue)
 }
 
 // approve tells the agent to reboot. A Node that was uncordoned for a moment may have new Pods, so the order matters: read the
 // Node, check that it is cordoned and empty, and write on the condition that it has not changed since it was read.
-func (c *Controller) approve(ctx context.Context, name string) (again time.Duration, err error) {
+func (c *Controller) approve(ctx context.Context, name string, overdue bool) (again time.Duration, err error) {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return 0, nil
@@ -62,7 +63,7 @@ func (c *Controller) approve(ctx context.Context, name string) (again time.Durat
 	if PhaseOf(node) != Draining || !node.Spec.Unschedulable {
 		return 0, nil // the watch delivers this version, and its handler requeues the Node
 	}
-	if waiting, again, err := c.drainer.step(ctx, name); err != nil || waiting != "" {
+	if waiting, again, err := c.drainer.step(ctx, name, overdue); err != nil || waiting != "" {
 		return again, err
 	}
 	approved := newChange().remove(NeededAnnotation).set(NowAnnotation, node.Annotations[NeededAnnotation]).

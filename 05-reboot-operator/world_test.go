@@ -650,7 +650,7 @@ func (w *world) evict(e *policyv1.Eviction) error {
 		return refused
 	}
 	pod := o.(*corev1.Pod).DeepCopy()
-	if pod.DeletionTimestamp != nil {
+	if pod.DeletionTimestamp != nil || len(e.DeleteOptions.DryRun) > 0 {
 		return nil
 	}
 	pod.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(w.grace)))
