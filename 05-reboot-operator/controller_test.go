@@ -274,6 +274,28 @@ func TestADrainThatIsOverdueEvictsNothing(t *testing.T) {
 	}
 }
 
+// A StatefulSet creates a Pod again under its name. The new one, on another Node, is not evicted in place of the old one.
+func TestAPodThatWasCreatedAgainElsewhere(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(2)
+		w.addPod("db-0", "node-00")
+		w.onEvict = func() {
+			w.onEvict = nil
+			old, err := w.objects.Get(podResource, "shop", "db-0")
+			require.NoError(t, err)
+			require.NoError(t, w.remove(podResource, old.(*corev1.Pod).DeepCopy()))
+			require.NoError(t, w.add(podResource, newPod("db-0", "node-01")))
+		}
+		w.startController(0)
+		w.request("node-00")
+		advance(time.Minute)
+		require.Nil(t, w.onEvict)
+		require.Equal(t, []string{"db-0"}, w.pods("node-01"))
+		w.requireDone(1, "node-00")
+		require.Empty(t, w.told("node-00", "DrainWaiting"))
+	})
+}
+
 // The drain goes on when the API server is back: no event of a Node would remind the controller of it.
 func TestTheAPIServerIsDownDuringADrain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/drain"
 )
 
@@ -25,8 +26,8 @@ const (
 	terminationPoll = time.Second     // between two checks of Pods that are terminating
 )
 
-// drainer evicts the Pods of Nodes, with the code of "kubectl drain". kubectl blocks in a loop until a Node is empty, and
-// starts over if it is restarted. drainer does one step of that loop and returns; the controller repeats it.
+// drainer evicts the Pods of Nodes; which ones, the code of "kubectl drain" says. kubectl blocks in a loop until a Node is
+// empty, and starts over if it is restarted. drainer does one step of that loop and returns; the controller repeats it.
 type drainer struct {
 	client kubernetes.Interface
 	// deleteUnmanaged also evicts Pods that nothing will create again.
@@ -49,11 +50,10 @@ func newDrainer(client kubernetes.Interface, deleteUnmanaged bool, ownPod string
 	return &drainer{client: client, deleteUnmanaged: deleteUnmanaged, ownPod: ownPod, evicted: map[types.UID]attempt{}}
 }
 
-// drainHelper returns kubectl's settings for a drain.
+// drainHelper returns kubectl's settings for a drain, for the choice of the Pods.
 func drainHelper(ctx context.Context, client kubernetes.Interface, deleteUnmanaged bool) *drain.Helper {
 	return &drain.Helper{
 		Ctx: ctx, Client: client, Force: deleteUnmanaged,
-		GracePeriodSeconds:  -1, // each Pod's own
 		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
 		// While a machine is off, no kubelet reports that its Pods have terminated.
 		SkipWaitForDeleteTimeoutSeconds: 60,
@@ -65,9 +65,6 @@ func drainHelper(ctx context.Context, client kubernetes.Interface, deleteUnmanag
 // it again; "" if there is nothing left to wait for. An error is worth a retry. In a dry run, nothing is evicted.
 func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting string, again time.Duration, err error) {
 	helper := drainHelper(ctx, d.client, d.deleteUnmanaged)
-	if dryRun {
-		helper.DryRunStrategy = cmdutil.DryRunServer
-	}
 	helper.AdditionalFilters = []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
 		if pod.Namespace+"/"+pod.Name == d.ownPod {
 			return drain.MakePodDeleteStatusSkip()
@@ -84,7 +81,7 @@ func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting s
 	again = terminationPoll
 	var reasons []string
 	for _, pod := range list.Pods() {
-		reason, refused, err := d.evict(helper, pod)
+		reason, refused, err := d.evict(ctx, pod, dryRun)
 		if err != nil {
 			return "", 0, err
 		}
@@ -100,7 +97,7 @@ func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting s
 }
 
 // evict evicts a Pod, unless that was tried a moment ago. The reason says why the Pod is still there; "" if it is gone.
-func (d *drainer) evict(helper *drain.Helper, pod corev1.Pod) (reason string, refused bool, err error) {
+func (d *drainer) evict(ctx context.Context, pod corev1.Pod, dryRun bool) (reason string, refused bool, err error) {
 	name := pod.Namespace + "/" + pod.Name
 	if pod.DeletionTimestamp != nil {
 		return "Pod " + name + " is terminating", false, nil
@@ -108,17 +105,26 @@ func (d *drainer) evict(helper *drain.Helper, pod corev1.Pod) (reason string, re
 	if reason, tried := d.triedJustNow(pod.UID); tried {
 		return reason, true, nil
 	}
-	err = helper.EvictPod(pod, policyv1.SchemeGroupVersion)
+	// kubectl evicts whatever has the Pod's name. Since the list, a StatefulSet may have created it again on another Node.
+	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	err = d.client.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options,
+	})
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", false, nil
+	case apierrors.IsConflict(err):
+		return "Pod " + name + " has changed", false, nil // or has been replaced: the next list tells
 	case apierrors.IsTooManyRequests(err):
 		reason, refused, err = fmt.Sprintf("Pod %s cannot be evicted: %s", name, refusal(err)), true, nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		reason, err = "Pod "+name+" is in a namespace that is being deleted", nil
 	case err != nil:
 		return "", false, fmt.Errorf("evict Pod %s: %w", name, err)
-	case helper.DryRunStrategy == cmdutil.DryRunServer:
+	case dryRun:
 		return "Pod " + name + " has not been evicted", false, nil
 	default:
 		reason = "Pod " + name + " is terminating"
@@ -127,6 +133,20 @@ func (d *drainer) evict(helper *drain.Helper, pod corev1.Pod) (reason string, re
 	defer d.mu.Unlock()
 	d.evicted[pod.UID] = attempt{time.Now(), reason}
 	return reason, refused, nil
+}
+
+// EvictOnce keeps a client from sleeping when an eviction is refused: client-go sends a request again, and again, if the
+// response says when, which it does while the status of a PodDisruptionBudget lags behind. It is for [rest.Config.Wrap].
+func EvictOnce(next http.RoundTripper) http.RoundTripper { return evictOnce{next} }
+
+type evictOnce struct{ http.RoundTripper }
+
+func (o evictOnce) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := o.RoundTripper.RoundTrip(request)
+	if err == nil && strings.HasSuffix(request.URL.Path, "/eviction") {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
 }
 
 // refusal returns why an eviction was refused, with the PodDisruptionBudget's name.

@@ -1,6 +1,9 @@
 package reboot
 
 import (
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -44,6 +49,7 @@ func TestAnswersToAnEviction(t *testing.T) {
 		"granted":                      {nil, "Pod shop/web is terminating", terminationPoll, ""},
 		"refused":                      {apierrors.NewTooManyRequests("not now", 0), "Pod shop/web cannot be evicted: not now", evictionRetry, ""},
 		"gone":                         {apierrors.NewNotFound(podResource.GroupResource(), "web"), "", terminationPoll, ""},
+		"replaced":                     {apierrors.NewConflict(podResource.GroupResource(), "web", nil), "Pod shop/web has changed", terminationPoll, ""},
 		"its namespace is terminating": {terminating, "Pod shop/web is in a namespace that is being deleted", terminationPoll, ""},
 		"not permitted":                {apierrors.NewForbidden(podResource.GroupResource(), "web", nil), "", 0, "evict Pod shop/web"},
 		"out of order":                 {apierrors.NewServiceUnavailable("down"), "", 0, "evict Pod shop/web"},
@@ -59,7 +65,9 @@ func TestAnswersToAnEviction(t *testing.T) {
 			require.Equal(t, c.waiting, waiting)
 			require.Equal(t, c.again, again)
 			require.Len(t, *evictions, 1)
-			require.Nil(t, (*evictions)[0].DeleteOptions.GracePeriodSeconds, "a Pod has its own grace period")
+			options := (*evictions)[0].DeleteOptions
+			require.Nil(t, options.GracePeriodSeconds, "a Pod has its own grace period")
+			require.Equal(t, metav1.NewUIDPreconditions("1"), options.Preconditions)
 		})
 	}
 }
@@ -81,5 +89,41 @@ func TestEvictionRetry(t *testing.T) {
 		step("Pod shop/web cannot be evicted: not now", 1)
 		time.Sleep(time.Millisecond)
 		step("Pod shop/web is terminating", 2)
+	})
+}
+
+// answers is an API server that gives each request the same answer.
+type answers struct {
+	requests int
+	status   int
+	body     string
+}
+
+func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
+	a.requests++
+	header := http.Header{"Content-Type": {"application/json"}, "Retry-After": {"10"}}
+	return &http.Response{StatusCode: a.status, Header: header, Body: io.NopCloser(strings.NewReader(a.body))}, nil
+}
+
+// While a PodDisruptionBudget's status lags behind, the API server tells the client to try an eviction again after a while.
+// The client does not do that by itself: the worker would sleep meanwhile. Other requests it does repeat.
+func TestARefusedEvictionReturnsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &answers{status: http.StatusTooManyRequests, body: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 429, "reason": "TooManyRequests",
+			"details": {"retryAfterSeconds": 10, "causes": [{"reason": "DisruptionBudget", "message": "The disruption budget web is still being processed by the server."}]}}`}
+		config := &rest.Config{Transport: server, QPS: -1}
+		config.Wrap(EvictOnce)
+		client, err := kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		d := newDrainer(client, true, "")
+		reason, refused, err := d.evict(t.Context(), *newPod("web", "n1"), false)
+		require.NoError(t, err)
+		require.True(t, refused)
+		require.Equal(t, "Pod shop/web cannot be evicted: The disruption budget web is still being processed by the server.", reason)
+		require.Equal(t, 1, server.requests)
+
+		_, err = client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+		require.True(t, apierrors.IsTooManyRequests(err), "%v", err)
+		require.Equal(t, 1+11, server.requests)
 	})
 }

@@ -70,6 +70,7 @@ type world struct {
 	onWrite   func(*process)  // called after each of them; may be nil
 	onLedger  func()          // called before each update of a configmap; may be nil
 	onGetNode func()          // called before each get of a Node; may be nil
+	onEvict   func()          // called before each eviction; may be nil
 	evictions []eviction      // that were asked for, in order
 	protected map[string]bool // names of Pods that a PodDisruptionBudget protects
 	grace     time.Duration   // how long a Pod takes to terminate
@@ -637,10 +638,16 @@ func (w *world) unavailable() (count int) {
 
 // evict asks a Pod to terminate. w.mu is held.
 func (w *world) evict(e *policyv1.Eviction) error {
+	if w.onEvict != nil {
+		w.onEvict()
+	}
 	w.evictions = append(w.evictions, eviction{e.Name, time.Now()})
 	o, err := w.objects.Get(podResource, e.Namespace, e.Name)
 	if err != nil {
 		return err
+	}
+	if uid := e.DeleteOptions.Preconditions.UID; *uid != o.(*corev1.Pod).UID {
+		return apierrors.NewConflict(podResource.GroupResource(), e.Name, errors.New("the UID in the precondition does not match"))
 	}
 	if w.protected[e.Name] {
 		refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)

@@ -132,6 +132,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	}
 	// The number of workers limits the load, and the API server's priority and fairness protects the API server.
 	config.QPS = -1
+	config.Wrap(reboot.EvictOnce)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
