@@ -155,14 +155,14 @@ func (a *Agent) reconcile(ctx context.Context) (again time.Duration, err error) 
 		return 0, err
 	}
 	phase := PhaseOf(node)
-	if phase == Approved && node.Spec.Unschedulable {
+	begins := phase == Approved && node.Spec.Unschedulable
+	if begins {
 		if node, err = a.begin(ctx, node); err != nil {
 			return 0, err
 		}
-		phase = InProgress
 	}
-	if phase == InProgress {
-		return a.reboot(ctx, node)
+	if begins || phase == InProgress {
+		return a.reboot(ctx, node, begins)
 	}
 	if a.Sentinel != nil {
 		again = a.Sentinel.Interval
@@ -184,8 +184,9 @@ func (a *Agent) begin(ctx context.Context, node *corev1.Node) (*corev1.Node, err
 	return node, err
 }
 
-// reboot reboots the machine, unless it has been rebooted since the boot ID was recorded.
-func (a *Agent) reboot(ctx context.Context, node *corev1.Node) (again time.Duration, err error) {
+// reboot reboots the machine, unless it has been rebooted since the boot ID was recorded. The Node is current if it was just
+// written; otherwise it is from the cache.
+func (a *Agent) reboot(ctx context.Context, node *corev1.Node, current bool) (again time.Duration, err error) {
 	before := node.Annotations[InProgressAnnotation]
 	if _, admitted := node.Annotations[AdmittedAnnotation]; !admitted {
 		return 0, a.clear(ctx, node)
@@ -202,6 +203,12 @@ func (a *Agent) reboot(ctx context.Context, node *corev1.Node) (again time.Durat
 	if wait := a.RebootRetry - time.Since(a.asked); !a.asked.IsZero() && wait > 0 {
 		return wait, nil
 	}
+	// A stale cache may not show that somebody has given up on the reboot, and that Pods are running on the Node again.
+	if !current {
+		if inProgress, err := a.isInProgress(ctx, node); err != nil || !inProgress {
+			return a.RebootRetry, err
+		}
+	}
 	klog.FromContext(ctx).Info("Rebooting", "bootID", bootID)
 	if err := a.Rebooter.Reboot(ctx); err != nil {
 		a.recorder.Eventf(node, nil, corev1.EventTypeWarning, "RebootFailed", "Reboot", "Cannot reboot the machine: %v", err)
@@ -209,6 +216,16 @@ func (a *Agent) reboot(ctx context.Context, node *corev1.Node) (again time.Durat
 	}
 	a.asked = time.Now()
 	return a.RebootRetry, nil
+}
+
+// isInProgress asks the API server whether a reboot that the cache shows is still in progress.
+func (a *Agent) isInProgress(ctx context.Context, cached *corev1.Node) (bool, error) {
+	node, err := a.client.CoreV1().Nodes().Get(ctx, a.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return false, ignoreNotFound(err)
+	}
+	return node.UID == cached.UID && PhaseOf(node) == InProgress &&
+		node.Annotations[InProgressAnnotation] == cached.Annotations[InProgressAnnotation], nil
 }
 
 // clear removes a reboot-in-progress that no agent wrote: the Node was never admitted, and perhaps not drained.

@@ -192,6 +192,54 @@ func TestARestartedAgentWaits(t *testing.T) {
 	})
 }
 
+// The watch of the agent is late, so its cache still shows a reboot in progress that is over for everybody else.
+func TestAStaleCacheRebootsNothing(t *testing.T) {
+	giveUp := func(w *world) { w.annotate("node-00", InProgressAnnotation, "-") }
+	for name, c := range map[string]struct {
+		fails     bool // the request for the reboot; otherwise the machine ignores it
+		meanwhile func(w *world)
+	}{
+		"somebody has given up on it":                 {false, giveUp},
+		"somebody has given up on it after a failure": {true, giveUp},
+		"the Node has been deleted":                   {false, func(w *world) { w.deleteNode("node-00") }},
+		"it is that of an earlier boot":               {false, func(w *world) { w.annotate("node-00", InProgressAnnotation, "boot-7") }},
+		"it is that of an earlier Node of the name": {false, func(w *world) {
+			node := w.node("node-00")
+			w.deleteNode("node-00")
+			node.UID = "another"
+			w.create(nodeResource, node)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addMachines(1)
+				m := w.machines["node-00"]
+				m.broken = !c.fails
+				if c.fails {
+					m.fails = 1000
+				}
+				w.startController(0)
+				w.request("node-00")
+				advance(30 * time.Second)
+				require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+				w.locked(func() {
+					for one := range w.watchers {
+						if one.restrictions.Fields != nil && one.restrictions.Fields.String() == "metadata.name=node-00" {
+							one.lag = 10 * time.Minute
+						}
+					}
+				})
+				c.meanwhile(w)
+				w.locked(func() { m.broken, m.fails = false, 0 })
+				asked := m.timesAsked()
+				require.Positive(t, asked)
+				advance(5 * time.Minute)
+				require.Equal(t, asked, m.timesAsked())
+			})
+		})
+	}
+}
+
 // The request for the reboot fails. The agent says so, and repeats it without waiting for the machine to go down.
 func TestTheRebootCommandFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
