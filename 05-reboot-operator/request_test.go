@@ -155,6 +155,17 @@ func TestSetPaused(t *testing.T) {
 	require.Zero(t, countWrites(client), "the flags have not changed")
 }
 
+// A key without a value pauses reboots, too.
+func TestResumeALedgerWhoseSwitchIsEmpty(t *testing.T) {
+	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ledger"}, Data: map[string]string{"paused": ""}})
+	changed, _, err := reboot.SetPaused(t.Context(), client, "ns", "ledger", false)
+	require.NoError(t, err)
+	require.True(t, changed)
+	configMap, err := client.CoreV1().ConfigMaps("ns").Get(t.Context(), "ledger", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.False(t, reboot.SettingsOf(configMap).Paused)
+}
+
 // Somebody else creates the ledger, or deletes it, between the read and the write.
 func TestSetPausedWhileTheLedgerComesAndGoes(t *testing.T) {
 	ledger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ledger"}}

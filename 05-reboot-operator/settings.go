@@ -65,9 +65,9 @@ func (s *Settings) Slots(nodes []*corev1.Node, version string) map[string]bool {
 
 // SetPaused pauses all reboots, or resumes them. It reports whether that changed anything, and whether it created the ledger.
 func SetPaused(ctx context.Context, client kubernetes.Interface, namespace, name string, paused bool) (changed, created bool, err error) {
-	value := ""
+	var value *string
 	if paused {
-		value = "true"
+		value = new("true")
 	}
 	changed, created, err = setKey(ctx, client, namespace, name, pausedKey, value)
 	return changed, created, err
@@ -79,34 +79,34 @@ func PublishFlags(ctx context.Context, client kubernetes.Interface, namespace, n
 	if err != nil {
 		return fmt.Errorf("write the flags into the ledger: %w", err)
 	}
-	_, _, err = setKey(ctx, client, namespace, name, flagsKey, string(text))
+	_, _, err = setKey(ctx, client, namespace, name, flagsKey, new(string(text)))
 	return err
 }
 
-// setKey sets one key in the data of the ledger, or removes it if the value is "", and leaves the other keys alone. It creates
+// setKey sets one key in the data of the ledger, or removes it if the value is nil, and leaves the other keys alone. It creates
 // a ledger that does not exist, unless there is nothing to set. Nothing is written if the key has the value.
-func setKey(ctx context.Context, client kubernetes.Interface, namespace, name, key, value string) (changed, created bool, err error) {
+func setKey(ctx context.Context, client kubernetes.Interface, namespace, name, key string, value *string) (changed, created bool, err error) {
 	configMaps := client.CoreV1().ConfigMaps(namespace)
 	exists := func(err error) bool { return apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) }
 	err = retry.OnError(retry.DefaultBackoff, exists, func() error {
 		current, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err) && value == "":
+		case apierrors.IsNotFound(err) && value == nil:
 			return nil
 		case apierrors.IsNotFound(err):
 			_, err = configMaps.Create(ctx, &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{key: value},
+				ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{key: *value},
 			}, metav1.CreateOptions{})
 			changed, created = err == nil, err == nil
 			return err
-		case err != nil || current.Data[key] == value:
+		case err != nil:
 			return err
 		}
-		var data any = value
-		if value == "" {
-			data = nil
+		has, ok := current.Data[key]
+		if ok && value != nil && has == *value || !ok && value == nil {
+			return nil
 		}
-		patch, err := json.Marshal(map[string]any{"data": map[string]any{key: data}})
+		patch, err := json.Marshal(map[string]any{"data": map[string]any{key: value}})
 		if err != nil {
 			return err
 		}
