@@ -29,12 +29,14 @@ func TestPolicy(t *testing.T) {
 		}
 		return ""
 	})
+	w.annotate("node-0", prefix+"admitted", new("now"))
 	w.annotate("node-0", prefix+"reboot-now", new("kernel"))
 	w.annotate("node-0", "example.com/others", new("yes"))
 	w.Kubectl("cordon", "node-0")
+	const takesUp = `{"metadata":{"annotations":{"` + prefix + `reboot-now":null,"` + prefix + `reboot-in-progress":"id"}}}`
 	for name, c := range map[string]struct{ node, patch, forbidden string }{
 		"asks for a reboot":          {"node-0", annotation(prefix+"reboot-needed", `"x"`), ""},
-		"takes up a reboot":          {"node-0", `{"metadata":{"annotations":{"` + prefix + `reboot-now":null,"` + prefix + `reboot-in-progress":"id"}}}`, ""},
+		"takes up a reboot":          {"node-0", takesUp, ""},
 		"uncordons":                  {"node-0", `{"spec":{"unschedulable":false}}`, ""},
 		"another Node":               {"node-1", annotation(prefix+"reboot-needed", `"x"`), `an agent may change its own Node only, which is "node-0"`},
 		"admits itself":              {"node-0", annotation(prefix+"admitted", `"x"`), "an agent may not admit itself"},
@@ -56,6 +58,26 @@ func TestPolicy(t *testing.T) {
 			require.ErrorContains(t, err, c.forbidden)
 		})
 	}
+	for _, missing := range []string{"admitted", "reboot-now"} {
+		t.Run("takes up a reboot without "+missing, func(t *testing.T) {
+			w.annotate("node-0", prefix+missing, nil)
+			defer w.annotate("node-0", prefix+missing, new("restored"))
+			_, err := own.CoreV1().Nodes().Patch(t.Context(), "node-0", types.MergePatchType, []byte(takesUp), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			require.ErrorContains(t, err, "an agent may not begin a reboot that the controller has not approved")
+		})
+	}
+	t.Run("changes a reboot in progress", func(t *testing.T) {
+		w.annotate("node-0", prefix+"reboot-now", nil)
+		w.annotate("node-0", prefix+"reboot-in-progress", new("id"))
+		for value, forbidden := range map[string]string{`"another"`: "an agent may not begin a reboot", "null": ""} {
+			_, err := own.CoreV1().Nodes().Patch(t.Context(), "node-0", types.MergePatchType, []byte(annotation(prefix+"reboot-in-progress", value)), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			if forbidden == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, forbidden)
+			}
+		}
+	})
 	t.Run("cordons", func(t *testing.T) {
 		w.Kubectl("uncordon", "node-0")
 		_, err := own.CoreV1().Nodes().Patch(t.Context(), "node-0", types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
