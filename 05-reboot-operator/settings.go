@@ -55,6 +55,13 @@ func SettingsOf(configMap *corev1.ConfigMap) *Settings {
 	return s
 }
 
+// Used reports whether a controller has ever used the ledger.
+func (s *Settings) Used() bool {
+	_, flags := s.ledger.configMap.Data[flagsKey]
+	_, slots := s.ledger.configMap.Data[slotsKey]
+	return flags || slots
+}
+
 // Slots names the Nodes that hold a slot. nodes are all Nodes, read after the ledger, and version is the resourceVersion of
 // their list.
 func (s *Settings) Slots(nodes []*corev1.Node, version string) map[string]bool {

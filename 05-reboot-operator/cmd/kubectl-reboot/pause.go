@@ -65,7 +65,7 @@ func (p *plugin) setPaused(cmd *cobra.Command, paused bool) error {
 		did = "reboots are not paused"
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "configmap/%s in namespace %s: %s\n", name, namespace, did)
-	if created {
+	if created || paused && settings != nil && !settings.Used() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: no controller has used this ledger so far. It pauses only a controller with --namespace %s and --ledger %s.\n", namespace, name)
 	}
 	return nil

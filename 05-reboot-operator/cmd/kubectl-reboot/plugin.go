@@ -138,40 +138,54 @@ func (s *selection) resolve(ctx context.Context, client kubernetes.Interface) ([
 }
 
 // findLedger returns the ledger; nil if there is none. Without --namespace it is the one in the current namespace, or else the
-// only one in the cluster.
+// only one in the cluster. One that no controller has used does not count if there is another: somebody paused reboots in the
+// wrong namespace, or before the controller was installed.
 func (p *plugin) findLedger(ctx context.Context, client kubernetes.Interface) (*reboot.Settings, error) {
 	namespace, explicit, err := p.namespace()
 	if err != nil {
 		return nil, err
 	}
+	var current *reboot.Settings
 	configMap, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, p.ledger, metav1.GetOptions{})
-	if err == nil {
-		return reboot.SettingsOf(configMap), nil
-	}
-	if explicit && apierrors.IsNotFound(err) {
+	switch {
+	case err == nil:
+		if current = reboot.SettingsOf(configMap); explicit || current.Used() {
+			return current, nil
+		}
+	case explicit && apierrors.IsNotFound(err):
 		return nil, nil
-	}
-	if explicit || !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+	case explicit || !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("read the ledger: %w", err)
 	}
-	list, listErr := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+	list, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, p.ledger).String(),
 	})
-	if listErr != nil {
-		return nil, fmt.Errorf("look for the ledger %s in all namespaces (--namespace names one): %w", p.ledger, listErr)
+	if apierrors.IsForbidden(err) && current != nil {
+		return current, nil
 	}
-	var found []*corev1.ConfigMap
-	var namespaces []string
+	if err != nil {
+		return nil, fmt.Errorf("look for the ledger %s in all namespaces (--namespace names one): %w", p.ledger, err)
+	}
+	var found []*reboot.Settings
 	for i := range list.Items {
 		if list.Items[i].Name == p.ledger {
-			found, namespaces = append(found, &list.Items[i]), append(namespaces, list.Items[i].Namespace)
+			found = append(found, reboot.SettingsOf(&list.Items[i]))
 		}
+	}
+	if slices.ContainsFunc(found, (*reboot.Settings).Used) {
+		found = slices.DeleteFunc(found, func(s *reboot.Settings) bool { return !s.Used() })
+	} else if current != nil {
+		return current, nil
 	}
 	switch len(found) {
 	case 0:
 		return nil, nil
 	case 1:
-		return reboot.SettingsOf(found[0]), nil
+		return found[0], nil
+	}
+	var namespaces []string
+	for _, settings := range found {
+		namespaces = append(namespaces, settings.Namespace)
 	}
 	slices.Sort(namespaces)
 	return nil, fmt.Errorf("there is a ledger %s in each of the namespaces %s; choose one with --namespace", p.ledger, strings.Join(namespaces, ", "))

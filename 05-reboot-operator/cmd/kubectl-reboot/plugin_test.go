@@ -413,12 +413,12 @@ node/g reboot cancelled
 }
 
 func TestPauseAndResume(t *testing.T) {
-	const created = "Warning: no controller has used this ledger so far. It pauses only a controller with --namespace default and --ledger reboot-ledger.\n"
+	const unused = "Warning: no controller has used this ledger so far. It pauses only a controller with --namespace default and --ledger reboot-ledger.\n"
 	client := fake.NewClientset()
 	for _, step := range []struct{ command, stdout, stderr string }{
 		{"resume", "configmap/reboot-ledger in namespace default: does not exist, so reboots are not paused\n", ""},
-		{"pause", "configmap/reboot-ledger in namespace default: reboots paused\n", created},
-		{"pause", "configmap/reboot-ledger in namespace default: reboots already paused\n", ""},
+		{"pause", "configmap/reboot-ledger in namespace default: reboots paused\n", unused},
+		{"pause", "configmap/reboot-ledger in namespace default: reboots already paused\n", unused},
 		{"resume", "configmap/reboot-ledger in namespace default: reboots resumed\n", ""},
 		{"resume", "configmap/reboot-ledger in namespace default: reboots are not paused\n", ""},
 	} {
@@ -440,6 +440,21 @@ func TestPauseFindsTheLedger(t *testing.T) {
 	stdout, _, err = run(t, client, "pause", "--namespace", "mine", "--ledger", "mine")
 	require.NoError(t, err)
 	require.Equal(t, "configmap/mine in namespace mine: reboots paused\n", stdout)
+
+	stray := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reboot-ledger"}, Data: map[string]string{"paused": "true"}}
+	slotsOnly := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "reboot", Name: "reboot-ledger"}, Data: map[string]string{"slots": "{}"}}
+	for _, used := range []*corev1.ConfigMap{ledger("reboot"), slotsOnly} {
+		stdout, stderr, err = run(t, fake.NewClientset(stray, used), "pause")
+		require.NoError(t, err)
+		require.Empty(t, stderr)
+		require.Equal(t, "configmap/reboot-ledger in namespace reboot: reboots paused\n", stdout)
+	}
+	client = fake.NewClientset(stray, ledger("reboot"))
+	client.PrependReactor("list", "configmaps", forbid)
+	stdout, stderr, err = run(t, client, "pause")
+	require.NoError(t, err)
+	require.Contains(t, stderr, "Warning: no controller has used this ledger so far")
+	require.Equal(t, "configmap/reboot-ledger in namespace default: reboots already paused\n", stdout)
 
 	client = fake.NewClientset(ledger("two"), ledger("one"))
 	_, _, err = run(t, client, "pause")
