@@ -47,7 +47,7 @@ var notUsed = map[string]string{
 	"workqueue/workqueue may patch events.events.k8s.io":                      "client-go patches an Event that occurs again",
 	"network-controller/network-controller may patch events.events.k8s.io":    "client-go patches an Event that occurs again",
 	"network-controller/network-controller may get networks.samplecrd.k8s.io": "the sweep asks whether a Network exists before it deletes the network in the cloud",
-	"reboot-operator/reboot-agent may get nodes":                              "it reads the boot ID from the Node with --boot-id node",
+	"reboot-operator/reboot-agent may get nodes":                              "it reads the boot ID from the Node with --boot-id node, and the Node before it repeats a reboot",
 	"reboot-operator/reboot-agent may patch events.events.k8s.io":             "client-go patches an Event that occurs again",
 	"reboot-operator/reboot-controller may patch events.events.k8s.io":        "client-go patches an Event that occurs again",
 	"reboot-operator/reboot-controller may watch pods":                        "it watches them with --blocking-pods",
