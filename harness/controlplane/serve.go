@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -30,6 +28,7 @@ import (
 
 	"example.com/controllers/harness/controlplane/gc"
 	"example.com/controllers/harness/controlplane/nodes"
+	"example.com/controllers/harness/controlplane/port"
 	"example.com/controllers/harness/machine"
 )
 
@@ -143,7 +142,7 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(filepath.Join(dir, "port"))
+	listener, err := port.Listen(filepath.Join(dir, "port"))
 	if err != nil {
 		return err
 	}
@@ -237,23 +236,6 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 		return err
 	}
 	return nil
-}
-
-// listen listens on the port that is stored in file, if it is free, so that kubeconfigs of an earlier run stay
-// valid; otherwise on any free port. It stores the port in file.
-func listen(file string) (net.Listener, error) {
-	port := "0"
-	if text, err := os.ReadFile(file); err == nil {
-		port = strings.TrimSpace(string(text))
-	}
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
-	if err != nil {
-		if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return nil, err
-		}
-	}
-	port = strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	return listener, os.WriteFile(file, []byte(port), 0o600)
 }
 
 // addMachines adds count machines to a cluster without Nodes, as soon as the API server serves requests. If the
