@@ -31,8 +31,10 @@ type leader struct {
 	ended      chan error
 	// refuse makes each update of the Lease fail with a Conflict, as it does for a Lease that another controller has written.
 	refuse atomic.Bool
-	// finishing is how long the controller's work goes on when it is told to stop.
-	finishing time.Duration
+	// renewalsFail makes each update of the Lease fail that does not release it.
+	renewalsFail atomic.Bool
+	// finishing is how long, in nanoseconds, the controller's work goes on when it is told to stop.
+	finishing atomic.Int64
 }
 
 // startLeader starts a controller and waits until it leads.
@@ -41,6 +43,10 @@ func startLeader(t *testing.T) *leader {
 	l.client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if l.refuse.Load() {
 			return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "reboot-controller", errors.New("changed"))
+		}
+		holder := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).Spec.HolderIdentity
+		if l.renewalsFail.Load() && holder != nil && *holder != "" {
+			return true, nil, apierrors.NewInternalError(errors.New("the database is slow"))
 		}
 		return false, nil, nil
 	})
@@ -57,7 +63,7 @@ func startLeader(t *testing.T) *leader {
 	require.NoError(t, err)
 	go func() {
 		l.ended <- f.lead(ctx, l.client, func(ctx context.Context) error {
-			defer func() { time.Sleep(l.finishing) }()
+			defer func() { time.Sleep(time.Duration(l.finishing.Load())) }()
 			return f.publishAndRun(ctx, l.client, l.controller)
 		})
 	}()
@@ -127,14 +133,8 @@ func TestTheLeaseIsKeptUntilTheWorkHasEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := startLeader(t)
 				defer l.stop()
-				l.finishing = time.Minute
-				l.client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					holder := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).Spec.HolderIdentity
-					if c.renewalsFail && holder != nil && *holder != "" {
-						return true, nil, apierrors.NewInternalError(errors.New("the database is slow"))
-					}
-					return false, nil, nil
-				})
+				l.finishing.Store(int64(time.Minute))
+				l.renewalsFail.Store(c.renewalsFail)
 				if c.stop {
 					l.stop()
 				}
