@@ -64,7 +64,7 @@ func TestDeferWithGOGC(t *testing.T) {
 func TestDeferKeepsALowerLimit(t *testing.T) {
 	restore(t)
 	debug.SetMemoryLimit(Limit / 2)
-	Defer()()
+	Defer()
 	_, limit := settings()
 	require.Equal(t, uint64(Limit/2), limit)
 }
