@@ -58,7 +58,7 @@ func runAPIServer(ctx context.Context, listener net.Listener, files *pkiFiles, e
 	if err := bootstrapWithoutDelay(config.KubeAPIs.ControlPlane.Generic); err != nil {
 		return err
 	}
-	openAPI := newOpenAPI(config.KubeAPIs.ControlPlane.Generic, &config.Aggregator.GenericConfig.Config)
+	config.KubeAPIs.ControlPlane.Generic.SkipOpenAPIInstallation = true // installOpenAPI does it
 	ready, err := config.Complete()
 	if err != nil {
 		return fmt.Errorf("kube-apiserver config: %w", err)
@@ -77,7 +77,7 @@ func runAPIServer(ctx context.Context, listener net.Listener, files *pkiFiles, e
 	if !ok {
 		return fmt.Errorf("create kube-apiserver: the aggregator delegates to a %T", chain.GenericAPIServer.NextDelegate())
 	}
-	openAPI.install(builtIn, config.KubeAPIs.ControlPlane.Generic)
+	installOpenAPI(builtIn, config.KubeAPIs.ControlPlane.Generic)
 	prepared, err := chain.PrepareRun()
 	if err != nil {
 		return fmt.Errorf("prepare kube-apiserver: %w", err)
