@@ -10,6 +10,8 @@ import (
 	"k8s.io/component-base/logs"
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
+
+	_ "example.com/controllers/harness/controlplane/kubectl/english"
 )
 
 func main() {
