@@ -76,9 +76,10 @@ func TestProof(t *testing.T) {
 	t.Parallel()
 	c := open(t)
 	proof := newProof(t, c)
+	likeMake := append(os.Environ(), "CGO_ENABLED=0") // what "make check" has compiled is not compiled again
 	t.Run("vet", func(t *testing.T) {
 		t.Parallel()
-		proof.run(t, "go", "vet", "-tags=exercise", "./...")
+		proof.run(t, likeMake, "go", "vet", "-tags=exercise", "./...")
 	})
 	t.Run("staticcheck", func(t *testing.T) {
 		t.Parallel()
@@ -86,7 +87,7 @@ func TestProof(t *testing.T) {
 		if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
 			t.Skip("there is no staticcheck; \"make tools\" builds it")
 		}
-		proof.run(t, program, "-tags=exercise", "./...")
+		proof.run(t, likeMake, program, "-tags=exercise", "./...")
 	})
 
 	program := filepath.Join(t.TempDir(), "proof")
@@ -94,7 +95,7 @@ func TestProof(t *testing.T) {
 	if os.Getenv("CGO_ENABLED") == "1" {
 		build = append(build, "-race")
 	}
-	proof.run(t, "go", append(build, ".")...)
+	proof.run(t, os.Environ(), "go", append(build, ".")...)
 	grader := &exercise.Grader{
 		Catalogue: c,
 		Kubeconfig: func(context.Context) (string, error) {
@@ -252,7 +253,7 @@ func write(dir string, files map[string][]byte) error {
 
 // run runs a command in the module, and fails the test if the command fails. The command ends when the test does, even if
 // the test is killed.
-func (p proof) run(t *testing.T, name string, args ...string) {
+func (p proof) run(t *testing.T, env []string, name string, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -261,7 +262,7 @@ func (p proof) run(t *testing.T, name string, args ...string) {
 	temporary := t.TempDir()
 	var out bytes.Buffer
 	status, err := guard.Exec(t.Context(), guard.Program{
-		Path: path, Args: args, Dir: p.dir, Env: append(os.Environ(), "GOWORK=off", "GOTMPDIR="+temporary), Remove: temporary,
+		Path: path, Args: args, Dir: p.dir, Env: append(slices.Clip(env), "GOWORK=off", "GOTMPDIR="+temporary), Remove: temporary,
 	}, &out)
 	if err != nil || status != 0 {
 		t.Fatalf("%s %s: exit status %d, %v\n%s", filepath.Base(name), strings.Join(args, " "), status, err, &out)
