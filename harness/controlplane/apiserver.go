@@ -15,8 +15,8 @@ import (
 
 // runAPIServer serves the Kubernetes API on listener until ctx is cancelled. extraArgs are kube-apiserver
 // flags, which override those set here. etcdReady is closed when etcd can serve; until then, runAPIServer
-// prepares everything that does not need it.
-func runAPIServer(ctx context.Context, listener net.Listener, files *pkiFiles, extraArgs []string, etcdReady <-chan struct{}) error {
+// prepares everything that does not need it. It closes bootstrapped when the objects exist that a cluster begins with.
+func runAPIServer(ctx context.Context, listener net.Listener, files *pkiFiles, extraArgs []string, etcdReady <-chan struct{}, bootstrapped chan<- struct{}) error {
 	opts := options.NewServerRunOptions()
 	args := append([]string{
 		"--etcd-servers=" + etcdClientSocket,
@@ -55,7 +55,7 @@ func runAPIServer(ctx context.Context, listener net.Listener, files *pkiFiles, e
 	if err != nil {
 		return fmt.Errorf("kube-apiserver config: %w", err)
 	}
-	if err := bootstrapWithoutDelay(config.KubeAPIs.ControlPlane.Generic); err != nil {
+	if err := bootstrapWithoutDelay(config.KubeAPIs.ControlPlane.Generic, bootstrapped); err != nil {
 		return err
 	}
 	config.KubeAPIs.ControlPlane.Generic.SkipOpenAPIInstallation = true // installOpenAPI does it
@@ -87,14 +87,18 @@ func runAPIServer(ctx context.Context, listener net.Listener, files *pkiFiles, e
 
 // bootstrapWithoutDelay replaces the two post-start hooks that create the default RBAC objects and priority
 // classes. kube-apiserver's own wait a second before they first try, in case etcd is not up yet; here it is,
-// and /readyz fails until they are done.
-func bootstrapWithoutDelay(config *genericapiserver.Config) error {
+// and /readyz fails until they are done. Then bootstrapped is closed.
+func bootstrapWithoutDelay(config *genericapiserver.Config, bootstrapped chan<- struct{}) error {
 	config.DisabledPostStartHooks.Insert(rbacrest.PostStartHookName, schedulingrest.PostStartHookName)
 	return config.AddPostStartHook("workshop/bootstrap-objects", func(hook genericapiserver.PostStartHookContext) error {
 		client, err := kubernetes.NewForConfig(hook.LoopbackClientConfig)
 		if err != nil {
 			return err
 		}
-		return bootstrap(hook, client)
+		if err := bootstrap(hook, client); err != nil {
+			return err
+		}
+		close(bootstrapped)
+		return nil
 	})
 }

@@ -182,8 +182,9 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 		close(etcdReady)
 		return nil
 	})
+	bootstrapped := make(chan struct{})
 	component("kube-apiserver", func() error {
-		return runAPIServer(ctx, listener, files, s.apiServerFlags, etcdReady)
+		return runAPIServer(ctx, listener, files, s.apiServerFlags, etcdReady, bootstrapped)
 	})
 	machinesAdded := make(chan struct{})
 	work.Go(func() error {
@@ -194,6 +195,11 @@ func run(ctx context.Context, s settings, dir string, out io.Writer) error {
 		return nil
 	})
 	work.Go(func() error {
+		select { // a check of its health would fail until then, and take time of its start
+		case <-bootstrapped:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		if err := poll(ctx, func() error { return checkHealth(ctx, client, "/healthz") }); err != nil {
 			return err
 		}
