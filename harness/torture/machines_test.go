@@ -49,6 +49,7 @@ func TestMachines(t *testing.T) {
 		require.False(t, o.NotMet, o.Plan.Kind)
 	}
 
+	options.Unconfirmed = true // the failure is expected
 	// The bug shows when the agent is restarted, and the machine is not.
 	options.Commands = torture.Commands{"agent": append([]string{"env", "BUG=restart-is-reboot"}, correct["agent"]...)}
 	options.Plans = options.Plans[:1]
