@@ -128,11 +128,15 @@ func (e *Env) Install(manifests string) {
 	})
 }
 
-// Eventually calls check until it returns "". If that does not happen, the test fails with what check returned last.
+// Eventually calls check until it returns "": often at first, then a few times a second, because most checks are requests.
+// If that does not happen, the test fails with what check returned last.
 func (e *Env) Eventually(what string, check func(context.Context) string) {
 	e.t.Helper()
 	var last string
-	err := wait.PollUntilContextTimeout(e.t.Context(), 20*time.Millisecond, hangTimeout, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(e.t.Context(), hangTimeout)
+	defer cancel()
+	delay := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.3, Cap: 250 * time.Millisecond, Steps: 10}.DelayFunc()
+	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == "", nil
 	})

@@ -265,7 +265,7 @@ func (w *World) Inject(faults ...string) {
 }
 
 // interval is the pause between two looks at the world.
-const interval = 20 * time.Millisecond
+const interval = 50 * time.Millisecond
 
 // Await waits until holds returns true. After the limit, the check fails with the message. The limit is counted in calls of
 // holds, so that it is longer on a machine that is slow: a request to the API server in holds takes longer then.
