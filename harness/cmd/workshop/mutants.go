@@ -79,5 +79,5 @@ func reportMutants(w io.Writer, results []mutants.Result, planned int, err error
 		return err
 	}
 	fmt.Fprintf(w, "\ninterrupted: %d of %d mutants were tried\n", len(results), planned)
-	return exitStatus(130)
+	return errors.Join(err, exitStatus(130)) // err may also say what could not be stopped
 }

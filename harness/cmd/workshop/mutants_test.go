@@ -19,18 +19,22 @@ func TestReportMutants(t *testing.T) {
 		results     []mutants.Result
 		err         error
 		interrupted bool
-		want        string // the error
+		want        string // what the command prints of the error
+		status      int
 		says        []string
 	}{
-		"all were tried":         {tried, nil, false, "not caught: lost-retry", []string{"MUTANT", "0 of 1 mutants caught"}},
-		"interrupted":            {tried, context.Canceled, true, "exit status 130", []string{"MUTANT", "it forgets", "\ninterrupted: 1 of 3 mutants were tried\n"}},
-		"interrupted at once":    {nil, context.Canceled, true, "exit status 130", []string{"interrupted: 0 of 3 mutants were tried"}},
-		"ended by an error":      {tried, broken, false, broken.Error(), []string{"MUTANT", "it forgets"}},
-		"an error at the outset": {nil, broken, false, broken.Error(), nil},
+		"all were tried":         {tried, nil, false, "workshop: not caught: lost-retry\n", 1, []string{"MUTANT", "0 of 1 mutants caught"}},
+		"interrupted":            {tried, context.Canceled, true, "", 130, []string{"MUTANT", "it forgets", "\ninterrupted: 1 of 3 mutants were tried\n"}},
+		"interrupted at once":    {nil, context.Canceled, true, "", 130, []string{"interrupted: 0 of 3 mutants were tried"}},
+		"interrupted, and more":  {tried, errors.Join(context.Canceled, broken), true, "workshop: the control plane does not start\n", 130, []string{"interrupted: 1 of 3 mutants were tried"}},
+		"ended by an error":      {tried, broken, false, "workshop: the control plane does not start\n", 1, []string{"MUTANT", "it forgets"}},
+		"an error at the outset": {nil, broken, false, "workshop: the control plane does not start\n", 1, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			require.EqualError(t, reportMutants(&out, c.results, 3, c.err, c.interrupted), c.want)
+			status, text := ending(reportMutants(&out, c.results, 3, c.err, c.interrupted), c.interrupted)
+			require.Equal(t, c.status, status)
+			require.Equal(t, c.want, text)
 			for _, text := range c.says {
 				require.Contains(t, out.String(), text)
 			}
