@@ -218,9 +218,18 @@ func readFiles(dir string, keep func(name string) bool) (files, error) {
 	return read, nil
 }
 
-func isCode(name string) bool { return filepath.Ext(name) == ".go" && !isTest(name) }
+func isCode(name string) bool {
+	return filepath.Ext(name) == ".go" && !isTest(name) && !isIgnored(name)
+}
 
-func isTest(name string) bool { return strings.HasSuffix(name, "_test.go") }
+func isTest(name string) bool { return strings.HasSuffix(name, "_test.go") && !isIgnored(name) }
+
+// isIgnored reports whether the go command leaves a file out. Editors keep such files beside those that they edit, and
+// delete them at any time.
+func isIgnored(name string) bool { return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") }
+
+// isKept reports whether a file of a participant's copy is one that a check restores.
+func isKept(name string) bool { return isCode(name) || isTest(name) || name == pageFile }
 
 // copied returns the files that the participant gets. The links of the page are adapted to their new place.
 func (e Exercise) copied() (files, error) {

@@ -3,8 +3,11 @@ package exercise_test
 import (
 	"errors"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -94,9 +97,11 @@ func TestProgress(t *testing.T) {
 	require.Equal(t, "01-add", e.Name)
 	require.False(t, done)
 
-	p.Pass(c.Exercises[0], time.Date(2026, 1, 2, 15, 4, 5, 6, time.UTC))
-	p.Hints["02-more"] = 2
-	require.NoError(t, p.Save())
+	another, err := c.ReadProgress() // another process
+	require.NoError(t, err)
+	require.NoError(t, another.Update(func(p *exercise.Progress) { p.Pass(c.Exercises[0], time.Date(2026, 1, 2, 15, 4, 5, 6, time.UTC)) }))
+	require.NoError(t, p.Update(func(p *exercise.Progress) { p.Hints["02-more"] = 2 }))
+	require.Equal(t, 1, p.Count(c))
 	text, err := os.ReadFile(filepath.Join(c.Dir, "my", "progress.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, `# Kept by "make exercise". Delete this file to start over; your code stays.
@@ -274,4 +279,30 @@ func TestShown(t *testing.T) {
 	require.Len(t, shown, 10)
 	require.Equal(t, "      …  31 more lines", shown[3].Text)
 	require.Len(t, v.Shown(0), 40)
+}
+
+// On a full disk, the progress of before stays in the file. A process that may not write to files stands in for one.
+func TestProgressOnAFullDisk(t *testing.T) {
+	const variable = "PROGRESS_TEST_FULL"
+	if dir := os.Getenv(variable); dir != "" {
+		p, err := (&exercise.Catalogue{Dir: dir}).ReadProgress()
+		require.NoError(t, err)
+		signal.Ignore(syscall.SIGXFSZ)
+		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{}))
+		require.ErrorContains(t, p.Update(func(p *exercise.Progress) { p.Hints["02-more"] = 1 }), "save your progress: write ")
+		require.Equal(t, 1, p.Hints["02-more"])
+		return
+	}
+	c := newCatalogue(t, "01-add", "02-more")
+	p, err := c.ReadProgress()
+	require.NoError(t, err)
+	require.NoError(t, p.Update(func(p *exercise.Progress) { p.Pass(c.Exercises[0], time.Now()) }))
+	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	child.Env = append(os.Environ(), variable+"="+c.Dir)
+	out, err := child.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	p, err = c.ReadProgress()
+	require.NoError(t, err)
+	require.Equal(t, 1, p.Count(c))
+	require.Empty(t, p.Hints)
 }

@@ -108,7 +108,7 @@ func (g *Grader) checkCode(ctx context.Context, e Exercise, read func() (files, 
 func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, error) {
 	start := time.Now()
 	v := Verdict{Exercise: e.Name}
-	mine, err := readFiles(dir, func(string) bool { return true })
+	mine, err := readFiles(dir, isKept)
 	if err != nil {
 		return v, err
 	}
@@ -239,7 +239,7 @@ func restore(dir string, before files) (deleted string, err error) {
 	if !exists(dir) {
 		return "the directory was", before.writeTo(dir)
 	}
-	after, err := readFiles(dir, func(string) bool { return true })
+	after, err := readFiles(dir, isKept)
 	if err != nil {
 		return "", err
 	}

@@ -214,9 +214,11 @@ func TestCheckRestoresWhatIsDeleted(t *testing.T) {
 		message   string // "" if the check passes
 		left      []string
 	}{
-		"the directory":  {`os.RemoveAll("MINE")`, "While the check ran, the directory was deleted from your copy, perhaps by your code. It has been restored.", []string{"README.md", "controller.go", "more.go"}},
-		"a file":         {`os.Remove("MINE/more.go")`, "While the check ran, more.go was deleted from your copy, perhaps by your code. It has been restored.", []string{"README.md", "controller.go", "more.go"}},
-		"two files":      {`errors.Join(os.Remove("MINE/README.md"), os.Remove("MINE/controller.go"))`, "README.md and controller.go were deleted", []string{"README.md", "controller.go", "more.go"}},
+		"the directory": {`os.RemoveAll("MINE")`, "While the check ran, the directory was deleted from your copy, perhaps by your code. It has been restored.", []string{"README.md", "controller.go", "more.go"}},
+		"a file":        {`os.Remove("MINE/more.go")`, "While the check ran, more.go was deleted from your copy, perhaps by your code. It has been restored.", []string{"README.md", "controller.go", "more.go"}},
+		"two files":     {`errors.Join(os.Remove("MINE/README.md"), os.Remove("MINE/controller.go"))`, "README.md and controller.go were deleted", []string{"README.md", "controller.go", "more.go"}},
+		// An editor's, which the participant has closed.
+		"a swap file":    {`os.Remove("MINE/.controller.go.swp")`, "", []string{".#controller.go", "README.md", "controller.go", "more.go"}},
 		"a renamed file": {`os.Rename("MINE/more.go", "MINE/renamed.go")`, "", []string{"README.md", "controller.go", "renamed.go"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,6 +230,10 @@ func TestCheckRestoresWhatIsDeleted(t *testing.T) {
 			code := "package small\n\nimport (\n\t\"errors\"\n\t\"os\"\n)\n\nfunc Add(a, b int) int {\n\tif err := errors.Join(" + strings.ReplaceAll(test.statement, "MINE", e.Mine) + "); err != nil {\n\t\tpanic(err)\n\t}\n\treturn a + b\n}\n"
 			write(t, filepath.Join(e.Mine, "controller.go"), code)
 			write(t, filepath.Join(e.Mine, "more.go"), "package small\n")
+			if name == "a swap file" {
+				write(t, filepath.Join(e.Mine, ".controller.go.swp"), "vim's")
+				require.NoError(t, os.Symlink("me@here.1", filepath.Join(e.Mine, ".#controller.go")), "Emacs's, which leads nowhere")
+			}
 			v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), e)
 			require.NoError(t, err)
 			if test.message == "" {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/gofrs/flock"
 	"sigs.k8s.io/yaml"
 )
 
@@ -25,13 +26,21 @@ type Progress struct {
 
 // ReadProgress reads the participant's progress. Without a file, there is none yet.
 func (c *Catalogue) ReadProgress() (*Progress, error) {
-	p := &Progress{path: filepath.Join(c.Dir, mineDir, progressFile)}
-	text, err := os.ReadFile(p.path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	p, err := readProgress(filepath.Join(c.Dir, mineDir, progressFile))
+	if err != nil {
 		return nil, fmt.Errorf("read your progress: %w", err)
 	}
+	return p, nil
+}
+
+func readProgress(path string) (*Progress, error) {
+	p := &Progress{path: path}
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	if err := yaml.Unmarshal(text, p); err != nil {
-		return nil, fmt.Errorf("read your progress: %s: %w; repair it, or delete it to start over", p.path, err)
+		return nil, fmt.Errorf("%s: %w; repair it, or delete it to start over", path, err)
 	}
 	if p.Passed == nil {
 		p.Passed = map[string]time.Time{}
@@ -42,25 +51,53 @@ func (c *Catalogue) ReadProgress() (*Progress, error) {
 	return p, nil
 }
 
-// Save writes the progress. A reader sees the old file or the new one.
-func (p *Progress) Save() error {
+// Update changes the progress and saves it. What other processes have saved since it was read is kept. With an error, the
+// change is not saved.
+func (p *Progress) Update(change func(*Progress)) error {
+	if err := p.update(change); err != nil {
+		change(p)
+		return fmt.Errorf("save your progress: %w", err)
+	}
+	return nil
+}
+
+func (p *Progress) update(change func(*Progress)) error {
+	if err := os.MkdirAll(filepath.Dir(p.path), 0o755); err != nil {
+		return err
+	}
+	lock := flock.New(filepath.Join(filepath.Dir(p.path), ".progress.lock"))
+	if err := lock.Lock(); err != nil {
+		return err
+	}
+	defer func() { _ = lock.Unlock() }() // it ends with the process at the latest
+	latest, err := readProgress(p.path)
+	if err != nil {
+		return err
+	}
+	change(latest)
+	if err := latest.save(); err != nil {
+		return err
+	}
+	*p = *latest
+	return nil
+}
+
+// save writes the file. A reader sees the old one or the new one, and on a full disk the old one stays.
+func (p *Progress) save() error {
 	text, err := yaml.Marshal(p)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(p.path), 0o755); err != nil {
-		return fmt.Errorf("save your progress: %w", err)
-	}
 	temporary, err := os.CreateTemp(filepath.Dir(p.path), ".progress-")
 	if err != nil {
-		return fmt.Errorf("save your progress: %w", err)
+		return err
 	}
 	defer os.Remove(temporary.Name())
 	_, err = temporary.Write(append([]byte("# Kept by \"make exercise\". Delete this file to start over; your code stays.\n"), text...))
-	if err := errors.Join(err, temporary.Close(), os.Rename(temporary.Name(), p.path)); err != nil {
-		return fmt.Errorf("save your progress: %w", err)
+	if err := errors.Join(err, temporary.Close()); err != nil {
+		return err
 	}
-	return nil
+	return os.Rename(temporary.Name(), p.path)
 }
 
 // CurrentOf returns the exercise to work on: the chosen one, or the first that has not passed. done is true if all have

@@ -164,8 +164,7 @@ func (c *classroom) checkMine(ctx context.Context, e exercise.Exercise) (exercis
 	if err != nil || !v.Passed() {
 		return v, err
 	}
-	c.progress.Pass(e, time.Now())
-	return v, c.progress.Save()
+	return v, c.progress.Update(func(p *exercise.Progress) { p.Pass(e, time.Now()) })
 }
 
 // exitOf returns the exit status for a verdict.
@@ -355,11 +354,11 @@ func exercisesHintCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.progress.Hints[e.Name] = min(c.progress.Hints[e.Name]+1, len(hints))
+			err = c.progress.Update(func(p *exercise.Progress) { p.Hints[e.Name] = min(p.Hints[e.Name]+1, len(hints)) })
 			for number, hint := range hints[:c.progress.Hints[e.Name]] {
 				fmt.Printf("Hint %d of %d\n\n%s\n\n", number+1, len(hints), hint)
 			}
-			return c.progress.Save()
+			return err
 		},
 	}
 }
@@ -381,9 +380,8 @@ func exercisesResetCommand() *cobra.Command {
 			if err := e.Reset(); err != nil {
 				return err
 			}
-			c.progress.Forget(e)
 			fmt.Printf("%s is as shipped again: %s\n", e.Name, relativePath(e.Mine))
-			return c.progress.Save()
+			return c.progress.Update(func(p *exercise.Progress) { p.Forget(e) })
 		},
 	}
 }

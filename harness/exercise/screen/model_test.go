@@ -184,7 +184,7 @@ func TestHints(t *testing.T) {
 func TestList(t *testing.T) {
 	r := newRoom(t, "01-add", "02-more", "03-most")
 	r.settle()
-	r.progress.Pass(r.catalogue.Exercises[0], time.Now())
+	require.NoError(t, r.progress.Update(func(p *exercise.Progress) { p.Pass(r.catalogue.Exercises[0], time.Now()) }))
 	r.press("l")
 	r.shows("> ✓ 01-add", "02-more", "03-most", "1/3", "enter open")
 	r.press("down", "down", "down", "up", "down", "enter")
