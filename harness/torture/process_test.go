@@ -405,3 +405,27 @@ func TestAllAtOnce(t *testing.T) {
 	p.kill()
 	p.hasNotFailed()
 }
+
+// A fault that stops or kills a program which is ending already, such as one at the release of its Lease, changes nothing else:
+// many programs exit at once, with an error, when they get a second signal.
+func TestAFaultWhileTheProgramEnds(t *testing.T) {
+	for name, fault := range map[string]func(*run, *program){
+		"stop": func(r *run, p *program) { r.stopAndRestart(p); r.stops.Wait() },
+		"kill": func(r *run, p *program) { r.killAndRestart(p) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &run{subject: &subject{scenario: &Scenario{}}, died: make(chan *Failure, 1)}
+			p := shell(t, nil, `trap 'trap "exit 1" TERM; echo told; until [ -e "$DIR/go" ]; do sleep 0.01; done; exit 0' TERM; `+waits)
+			p.says("ready")
+			stopped := make(chan *Failure)
+			go func() { stopped <- p.stop(0) }()
+			p.says("told")
+			fault(r, &program{process: p.process})
+			dir, _ := strings.CutPrefix(p.env[len(p.env)-1], "DIR=")
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+			require.Nil(t, <-stopped)
+			require.False(t, p.isRunning(), "it is not started again")
+			require.Equal(t, 1, strings.Count(p.Log(), "ready"))
+		})
+	}
+}

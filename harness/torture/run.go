@@ -386,14 +386,21 @@ func isToldNamespace(command []string) bool {
 	return strings.Contains(strings.Join(command, " "), "{namespace}")
 }
 
-// killAndRestart is what a fault calls to kill a program.
+// killAndRestart is what a fault calls to kill a program. One that was to end anyway is not started again.
 func (r *run) killAndRestart(p *program) {
+	ending := p.isStopping()
 	p.kill()
-	r.restart(p)
+	if !ending {
+		r.restart(p)
+	}
 }
 
-// stopAndRestart is what a fault calls to stop a program. It returns as soon as the program has been told.
+// stopAndRestart is what a fault calls to stop a program. It returns as soon as the program has been told. One that has been
+// told already is left alone, because many programs take a second signal for an order to exit at once.
 func (r *run) stopAndRestart(p *program) {
+	if p.isStopping() {
+		return
+	}
 	r.stops.Go(func() {
 		if failure := p.stop(r.scenario.StopsWith); failure != nil {
 			r.mu.Lock()
