@@ -367,8 +367,11 @@ func identify(s *Scenario, commands Commands) (id identity, err error) {
 			return id, fmt.Errorf("program %s: %w", name, err)
 		}
 		for _, argument := range command[1:] {
-			// Where the program is an interpreter, the controller is a file among its arguments.
+			// Where the program is an interpreter, the controller is a file among its arguments. A flag names one after a =.
 			file := strings.ReplaceAll(argument, dirVariable, filepath.Dir(s.path))
+			if _, value, isFlag := strings.Cut(file, "="); isFlag && strings.HasPrefix(file, "-") {
+				file = value
+			}
 			if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
 				continue
 			}

@@ -136,6 +136,7 @@ func TestKeepWrongInput(t *testing.T) {
 		"other manifests":  {func(t *testing.T, dir string) { overwrite(t, dir, "manifests/pod.yaml", "kind: Pot\n") }, true, "are those of another scenario, or of this one before its file, its manifests or "},
 		"another build":    {func(t *testing.T, dir string) { overwrite(t, dir, "program", "#!/bin/bash\n") }, true, "are those of another build of the controller"},
 		"another script":   {func(t *testing.T, dir string) { overwrite(t, dir, "controller.py", "print(2)\n") }, true, "or of this one before a file that its arguments name was changed"},
+		"another config":   {func(t *testing.T, dir string) { overwrite(t, dir, "config.yaml", "b: 2\n") }, true, "or of this one before a file that its arguments name was changed"},
 		"no outcomes file": {func(t *testing.T, dir string) { overwrite(t, dir, "kept/outcomes.jsonl", "x\n") }, true, "is not a file of outcomes"},
 		"an empty file":    {func(t *testing.T, dir string) { overwrite(t, dir, "kept/outcomes.jsonl", "") }, true, "is not a file of outcomes"},
 		"a broken line": {func(t *testing.T, dir string) {
@@ -150,7 +151,8 @@ func TestKeepWrongInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, read := keptWorld(t)
-			command := []string{filepath.Join(dir, "program"), "{dir}/controller.py", "{dir}/manifests", "no-such-file"}
+			overwrite(t, dir, "config.yaml", "a: 1\n")
+			command := []string{filepath.Join(dir, "program"), "{dir}/controller.py", "{dir}/manifests", "no-such-file", "--config={dir}/config.yaml"}
 			k, err := OpenKeep(filepath.Join(dir, "kept"), read(), Single(command...), false)
 			require.NoError(t, err)
 			k.Add(Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}})
