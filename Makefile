@@ -99,18 +99,18 @@ check: tools ## Check formatting, module files, vet and staticcheck
 	@echo "go vet" && go vet $(packages)
 	@echo "staticcheck" && .workshop/bin/staticcheck $(packages)
 
-# Go's test cache leaves out tests whose inputs have not changed. Tests often wait, so more of them run at a time than there
-# are processors: one package more, and four tests of each. With many more, a request takes a second, and leaders lose their
-# Leases. Packages without tests are left out: with the race detector, the go command would compile all of Kubernetes just to
-# report that the control plane has none. Where the Go linker can link the race detector, it takes half as long as the C
-# compiler's, which it would use for programs that import the package plugin.
+# Go's test cache leaves out tests whose inputs have not changed. Tests often wait, so each package runs more of them at a time
+# than there are processors. With more packages at a time, too, a request takes a second, and leaders lose their Leases. Packages
+# without tests are left out: with the race detector, the go command would compile all of Kubernetes just to report that the
+# control plane has none. Where the Go linker can link the race detector, it takes half as long as the C compiler's, which it
+# would use for programs that import the package plugin.
 link = -s$(if $(filter linux/amd64,$(shell go env GOOS)/$(shell go env GOARCH)), -linkmode=internal)
 .PHONY: tests
 tests: export GOGC = 200# of the control planes too: memory for CPU time
 tests: tools ## Run the tests of all modules with the race detector, on one control plane
 	@rm -f .workshop/tests.json # if this run cannot start, the counts of an earlier one must not be printed
 	@($(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true \
-		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off '-ldflags=$(link)' -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -parallel 4 -timeout 30m \
+		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off '-ldflags=$(link)' -parallel 4 -timeout 30m \
 		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(longest) $(tested))); \
 	status=$$?; .workshop/bin/bootstrap harness slowest .workshop/tests.json || exit 1; exit $$status
 

@@ -79,7 +79,8 @@ func TestProof(t *testing.T) {
 	likeMake := append(os.Environ(), "CGO_ENABLED=0") // what "make check" has compiled is not compiled again
 	t.Run("vet", func(t *testing.T) {
 		t.Parallel()
-		proof.run(t, likeMake, "go", "vet", "-tags=exercise", "./...")
+		// Not of the program that imports them all: for that, each would be compiled.
+		proof.run(t, likeMake, "go", "vet", "-tags=exercise", "./shipped/...", "./solution/...")
 	})
 	t.Run("staticcheck", func(t *testing.T) {
 		t.Parallel()
