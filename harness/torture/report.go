@@ -110,6 +110,14 @@ func (r *Report) NotRun() []Outcome {
 	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Verdict != NotRun })
 }
 
+// NotMet returns the outcomes of the plans that were run without their faults, because the requests did not come.
+func (r *Report) NotMet() []Outcome {
+	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Verdict == NotRun || !o.NotMet })
+}
+
+// Judges reports whether any plan says something about the controller: was run, with its faults.
+func (r *Report) Judges() bool { return len(r.NotRun())+len(r.NotMet()) < len(r.Outcomes) }
+
 // Details are what a report is written with. All of them may be missing.
 type Details struct {
 	// Replay returns the command that replays a plan.
@@ -435,6 +443,7 @@ func (r *Report) WriteJSON(w io.Writer, d Details) error {
 	out := struct {
 		Plans       int       `json:"plans"`
 		Failed      int       `json:"failed"`
+		NotMet      int       `json:"notMet"` // were run without their faults
 		NotRun      int       `json:"notRun"`
 		Interrupted bool      `json:"interrupted,omitempty"`
 		Error       string    `json:"error,omitempty"`
@@ -443,7 +452,7 @@ func (r *Report) WriteJSON(w io.Writer, d Details) error {
 		Seconds     float64   `json:"seconds"`
 		Failures    []failure `json:"failures"`
 	}{
-		Plans: len(r.Outcomes), Failed: len(r.Failures()), NotRun: len(r.NotRun()), Seconds: r.Duration.Seconds(),
+		Plans: len(r.Outcomes), Failed: len(r.Failures()), NotMet: len(r.NotMet()), NotRun: len(r.NotRun()), Seconds: r.Duration.Seconds(),
 		Interrupted: d.Interrupted, Failures: []failure{},
 	}
 	if d.Err != nil {

@@ -192,7 +192,7 @@ resume: workshop torture --resume
 `, text.String())
 		text.Reset()
 		require.NoError(t, r.WriteJSON(&text, c.details))
-		require.JSONEq(t, `{"plans":1,"failed":0,"notRun":0,`+c.json+`,"planned":140,"resume":"workshop torture --resume","seconds":1,"failures":[]}`, text.String())
+		require.JSONEq(t, `{"plans":1,"failed":0,"notMet":0,"notRun":0,`+c.json+`,"planned":140,"resume":"workshop torture --resume","seconds":1,"failures":[]}`, text.String())
 	}
 }
 
@@ -231,6 +231,7 @@ func TestWriteJSON(t *testing.T) {
 	require.Equal(t, `{
   "plans": 4,
   "failed": 1,
+  "notMet": 1,
   "notRun": 0,
   "seconds": 83.4,
   "failures": [
@@ -272,10 +273,10 @@ func TestWriteJSON(t *testing.T) {
 func TestWriteJSONOfNothing(t *testing.T) {
 	var text strings.Builder
 	require.NoError(t, (&Report{Outcomes: []Outcome{{History: &history.History{}}}}).WriteJSON(&text, Details{}))
-	require.JSONEq(t, `{"plans":1,"failed":0,"notRun":0,"seconds":0,"failures":[]}`, text.String())
+	require.JSONEq(t, `{"plans":1,"failed":0,"notMet":0,"notRun":0,"seconds":0,"failures":[]}`, text.String())
 	text.Reset()
 	require.NoError(t, (&Report{Outcomes: failed(Died, "no")}).WriteJSON(&text, Details{}))
-	require.JSONEq(t, `{"plans":1,"failed":0,"notRun":0,"seconds":0,"failures":[{"kind":"slow","faults":[],"verdict":"died","cause":"no","message":"no, they say","confirmed":false,"requests":[]}]}`, text.String())
+	require.JSONEq(t, `{"plans":1,"failed":0,"notMet":0,"notRun":0,"seconds":0,"failures":[{"kind":"slow","faults":[],"verdict":"died","cause":"no","message":"no, they say","confirmed":false,"requests":[]}]}`, text.String())
 }
 
 func TestExcerpt(t *testing.T) {

@@ -75,8 +75,8 @@ repeated here. The Job is deleted at the end, and at Ctrl-C.
 
 Exit status:
   0    no failure was confirmed, that is, seen twice
-  1    a failure was confirmed, no plan could be run, or torture itself failed; the output
-       says which
+  1    a failure was confirmed, no plan could be run with its fault, or torture itself
+       failed; the output says which
   130  interrupted`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.given = cmd.Flags().Changed
@@ -209,7 +209,7 @@ func (f tortureFlags) finish(w io.Writer, report *torture.Report, runErr error, 
 		return errors.Join(exitStatus(130), err)
 	case err != nil:
 		return err
-	case len(report.Failures()) > 0 || len(report.NotRun()) == len(report.Outcomes):
+	case len(report.Failures()) > 0 || !report.Judges():
 		return exitStatus(1)
 	}
 	return nil

@@ -166,6 +166,7 @@ func TestTortureFinishes(t *testing.T) {
 	require.NoError(t, err)
 	broken := errors.New("the control plane cannot be started again")
 	passed := []torture.Outcome{{Plan: torture.Plan{Kind: "replay"}, History: &history.History{}}}
+	notMet := []torture.Outcome{{Plan: torture.Plan{Kind: "replay"}, NotMet: true, History: &history.History{}}}
 	died := slices.Repeat([]torture.Outcome{{Plan: torture.Plan{Kind: "replay"}, Verdict: torture.Died, Message: "it ended", History: &history.History{}}}, 2)
 	flags := tortureFlags{
 		scenario: "watch.yaml", faults: []string{"delay=1s"}, times: 9, seed: 1, nodes: defaultNodes, parallel: 2,
@@ -181,6 +182,7 @@ func TestTortureFinishes(t *testing.T) {
 	}{
 		"at its end":                 {passed, nil, false, 0, []string{"\n1 plan, 0 failed; "}, false},
 		"at its end, with a failure": {died, nil, false, 1, []string{"\n2 plans, 2 failed; "}, false},
+		"without its fault":          {notMet, nil, false, 1, []string{"\nNOT MET: the request "}, false},
 		"by Ctrl-C":                  {passed, proc.ErrInterrupted, true, 130, []string{"\ninterrupted: 1 of 9 plans were run, 0 failed; "}, true},
 		"by an error":                {passed, broken, false, 1, []string{"\nended by an error: 1 of 9 plans were run, 0 failed; ", "workshop: the control plane cannot be started again\n"}, true},
 		"by an error, with failures": {died, broken, false, 1, []string{"\n1. died: it ended\n", "\nended by an error: 2 of 9 plans were run, 2 failed; "}, true},
