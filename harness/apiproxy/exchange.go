@@ -80,7 +80,7 @@ func (x *exchange) end(err error) error {
 
 // sendLater sends the request on in the background, after its caller has broken the client's connection.
 func (x *exchange) sendLater() {
-	if isUpgrade(x.in) {
+	if x.upgrades() {
 		_ = x.end(errOnPurpose)
 		return
 	}
@@ -190,7 +190,7 @@ func (x *exchange) run() error {
 		}
 		return x.refuse()
 	}
-	if isUpgrade(x.in) {
+	if x.upgrades() {
 		return x.upgrade()
 	}
 	body, err := x.learn()

@@ -24,6 +24,10 @@ func isUpgrade(r *http.Request) bool {
 	return false
 }
 
+// upgrades reports whether the request may switch protocols. A watch may not: its events must be seen. Some clients ask for it
+// over WebSocket first; they get the ordinary response instead, which a server may always give, and read that.
+func (x *exchange) upgrades() bool { return isUpgrade(x.in) && x.record.Verb != "watch" }
+
 // upgrade forwards a request that switches protocols, such as an exec. The bytes that follow are not counted.
 func (x *exchange) upgrade() (err error) {
 	defer func() {

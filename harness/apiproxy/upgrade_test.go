@@ -52,3 +52,19 @@ func TestUpgradeThatIsRefused(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, response.StatusCode)
 	require.Equal(t, "no\n", body)
 }
+
+// The API server serves watches over WebSocket, too, and some clients ask for that first. Through the proxy, they get an
+// ordinary watch, so that it can be recorded and disturbed.
+func TestAWatchIsNotUpgraded(t *testing.T) {
+	const event = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","resourceVersion":"7"}}}`
+	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		require.Empty(t, r.Header.Get("Upgrade"))
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintln(w, event)
+	})
+	response, body := do(t, client(t, w.Config(), "http/1.1"), w.URL(), "GET", "/api/v1/namespaces/shop/pods?watch=true", "",
+		"Connection", "Upgrade", "Upgrade", "websocket", "Sec-Websocket-Version", "13", "Sec-Websocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, event+"\n", body)
+	require.Len(t, w.memory.History().Events, 1)
+}
