@@ -110,7 +110,7 @@ tests: export GOGC = 200# of the control planes too: memory for CPU time
 tests: tools ## Run the tests of all modules with the race detector, on one control plane
 	@rm -f .workshop/tests.json # if this run cannot start, the counts of an earlier one must not be printed
 	@($(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true \
-		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off '-ldflags=$(link)' -parallel 4 -timeout 30m \
+		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off '-ldflags=$(link)' -parallel 4 -timeout 45m \
 		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(longest) $(tested))); \
 	status=$$?; .workshop/bin/bootstrap harness slowest .workshop/tests.json || exit 1; exit $$status
 
