@@ -22,8 +22,25 @@ type Group struct {
 	Message  string   // of the first failure
 	Kinds    []string // of the plans
 	Failures []Outcome
-	// Seen and Runs are how often runs of the first failure's plan had this verdict, and how many there were.
+	// Seen and Runs are how often runs of the first failure's plan had this verdict, and how many there were. The first failure
+	// is one whose plan has failed again, if there is one.
 	Seen, Runs int
+}
+
+// maxRepeated is how many plans of a group are repeated at most to see whether one fails again.
+const maxRepeated = 3
+
+// toRepeat returns the plans of a group that can be repeated, in the order of their failures. The first failure may have come by
+// chance, and another one beside it not.
+func (g Group) toRepeat() (plans []Plan) {
+	keys := map[string]bool{}
+	for _, failure := range g.Failures {
+		if key := failure.Plan.Key(); !keys[key] && len(plans) < maxRepeated {
+			keys[key] = true
+			plans = append(plans, failure.Plan)
+		}
+	}
+	return plans
 }
 
 // Confirmed reports whether the controller failed in this way more than once. Runs that failed side by side do not confirm
@@ -67,18 +84,24 @@ func (r *Report) Groups() []Group {
 			continue
 		}
 		key := [2]string{string(o.Verdict), o.Cause}
+		seen, runs := 1, 1
+		for _, verdict := range r.Retried[o.Plan.Key()] {
+			runs++
+			if verdict == o.Verdict {
+				seen++
+			}
+		}
 		g := groups[key]
 		if g == nil {
-			g = &Group{Verdict: o.Verdict, Cause: o.Cause, Message: o.Message, Seen: 1, Runs: 1}
-			for _, verdict := range r.Retried[o.Plan.Key()] {
-				g.Runs++
-				if verdict == o.Verdict {
-					g.Seen++
-				}
-			}
+			g = &Group{Verdict: o.Verdict, Cause: o.Cause}
 			groups[key], all = g, append(all, g)
 		}
-		g.Failures = append(g.Failures, o)
+		if seen > g.Seen {
+			g.Message, g.Seen, g.Runs = o.Message, seen, runs
+			g.Failures = slices.Insert(g.Failures, 0, o)
+		} else {
+			g.Failures = append(g.Failures, o)
+		}
 		if !slices.Contains(g.Kinds, o.Plan.Kind) {
 			g.Kinds = append(g.Kinds, o.Plan.Kind)
 		}

@@ -85,6 +85,27 @@ func TestConfirmed(t *testing.T) {
 	}
 }
 
+// Of failures side by side, the first may have come by chance. Another one that comes again confirms them, and is shown first.
+func TestConfirmedByAnotherPlan(t *testing.T) {
+	r := &Report{Outcomes: failed(Lost, "a", "a", "a", "a", "a")}
+	for i, kind := range []string{"slow", "slow", "late", "cut", "killed"} {
+		r.Outcomes[i].Plan.Kind, r.Outcomes[i].Message = kind, fmt.Sprint("lost ", i)
+		r.Outcomes[i].FailedAt, r.Outcomes[i].Duration = time.Unix(1e9, 0), time.Minute
+	}
+	require.Equal(t, []Plan{r.Outcomes[0].Plan, r.Outcomes[2].Plan, r.Outcomes[3].Plan}, r.Groups()[0].toRepeat())
+	for range maxRetries {
+		r.retried(Outcome{Plan: r.Outcomes[0].Plan})
+	}
+	require.False(t, r.Groups()[0].Confirmed())
+	r.retried(Outcome{Plan: r.Outcomes[2].Plan, Verdict: Lost})
+	g := r.Groups()[0]
+	require.True(t, g.Confirmed())
+	require.Equal(t, "lost 2", g.Message)
+	require.Equal(t, "late", g.Failures[0].Plan.Kind)
+	require.Equal(t, []int{2, 2}, []int{g.Seen, g.Runs})
+	require.Len(t, g.Failures, 5)
+}
+
 // small is a report with two causes.
 func small() *Report {
 	at := func(ms int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(ms) * time.Millisecond) }

@@ -471,8 +471,8 @@ func (s *subject) execute(ctx context.Context, b *Baseline, plan Plan) (outcome 
 // maxRetries is how often a failed plan is repeated to see whether it fails again.
 const maxRetries = 3
 
-// confirm repeats one plan of each group of failures that has failed only once, until it fails again or has been
-// repeated often enough.
+// confirm repeats plans of each group of failures that was seen only once, until one fails again or they have been repeated
+// often enough.
 func (s *subject) confirm(ctx context.Context, o Options, report *Report) error {
 	groups := slices.DeleteFunc(report.Groups(), func(g Group) bool { return g.Confirmed() })
 	if len(groups) == 0 {
@@ -480,12 +480,17 @@ func (s *subject) confirm(ctx context.Context, o Options, report *Report) error 
 	}
 	fmt.Fprintf(o.Progress, "torture: %s: repeating the plan, up to %d times\n", count(len(groups), "cause that was seen once", "causes that were seen once"), maxRetries)
 	for _, g := range groups {
-		repeated, err := s.repeat(ctx, o, g.Failures[0].Plan, g.Verdict)
-		for _, again := range repeated {
-			report.retried(again)
-		}
-		if err != nil {
-			return err
+		for _, plan := range g.toRepeat() {
+			repeated, err := s.repeat(ctx, o, plan, g.Verdict)
+			for _, again := range repeated {
+				report.retried(again)
+			}
+			if err != nil {
+				return err
+			}
+			if repeated[len(repeated)-1].Verdict == g.Verdict {
+				break
+			}
 		}
 	}
 	return nil
