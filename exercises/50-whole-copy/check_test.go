@@ -32,6 +32,8 @@ func TestExercise(t *testing.T) {
 			source := secret("vault", "db", "one", Sync)
 			source.Annotations[corev1.LastAppliedConfigAnnotation] = `{"data":{"password":"last year"}}`
 			source.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Database", Name: "db", UID: "4711"}}
+			source.Finalizers = []string{"example.com/database"}
+			source.Labels = map[string]string{"example.com/database": "db"}
 			w.Given(namespace("vault"), namespace("shop", Sync), source)
 			start(w)
 			expect(w, "shop", "db", "one", "Secret vault/db is to be copied to namespace shop. ")
@@ -41,6 +43,12 @@ func TestExercise(t *testing.T) {
 			}
 			if text := c.Annotations[corev1.LastAppliedConfigAnnotation]; text != "" {
 				w.Failf("The copy shop/db has the annotation last-applied-configuration of its source, with an old password in it.")
+			}
+			if len(c.Finalizers) > 0 {
+				w.Failf("The source vault/db has a finalizer, and the copy shop/db has it, too. Whoever removes it from the source knows nothing of the copy, so the copy cannot be deleted.")
+			}
+			if _, ok := c.Labels["example.com/database"]; ok {
+				w.Failf("The source vault/db has a label by which an operator finds its Secrets, and the copy shop/db has it, too. The operator takes the copy for one of its own.")
 			}
 		}},
 	)
