@@ -37,19 +37,7 @@ func TestExercise(t *testing.T) {
 			}
 		}},
 		check.Scene{Name: "the cloud is down for a quarter of an hour", Play: func(w *check.World) {
-			c := cloud.New(w)
-			w.Given(network("blue", "10.0.0.0/24"))
-			c.SetDown(true)
-			start(w, c)
-			w.Advance(15 * time.Minute)
-			if c.Calls() > 1000 {
-				w.Failf("The cloud was down for a quarter of an hour, and the controller called it %d times.", c.Calls())
-			}
-			c.SetDown(false)
-			w.Advance(24 * time.Hour)
-			if c.CIDR("blue") == "" {
-				w.Failf("The cloud was down for a quarter of an hour. A day later, network blue has not been created.")
-			}
+			outage(w, 15*time.Minute, "a quarter of an hour")
 		}},
 		check.Scene{Name: "the cloud rests when nothing changes", Play: func(w *check.World) {
 			c := cloud.New(w)
@@ -62,12 +50,32 @@ func TestExercise(t *testing.T) {
 				w.Failf("Nothing has changed for an hour, and the controller called the cloud %d times.", c.Calls()-before)
 			}
 		}},
+		check.Scene{Name: "the cloud is down for three days", Play: func(w *check.World) {
+			outage(w, 72*time.Hour, "three days")
+		}},
 	)
 }
 
 // network is a ConfigMap that describes a network.
 func network(name, cidr string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: name}, Data: map[string]string{"cidr": cidr}}
+}
+
+// outage fails the check if a network is not created after the cloud has been down for so long.
+func outage(w *check.World, lasts time.Duration, long string) {
+	c := cloud.New(w)
+	w.Given(network("blue", "10.0.0.0/24"))
+	c.SetDown(true)
+	start(w, c)
+	w.Advance(lasts)
+	if c.Calls() > 1000 {
+		w.Failf("The cloud was down for %s, and the controller called it %d times.", long, c.Calls())
+	}
+	c.SetDown(false)
+	w.Advance(24 * time.Hour)
+	if c.CIDR("blue") == "" {
+		w.Failf("The cloud was down for %s. A day later, network blue has not been created.", long)
+	}
 }
 
 func start(w *check.World, c *cloud.Cloud) *check.Process {
