@@ -65,6 +65,21 @@ func TestExercise(t *testing.T) {
 				w.Failf("The cloud was down for an hour. An hour after its return, network blue has not been created.")
 			}
 		}},
+		check.Scene{Name: "a network is deleted after an hour", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", "10.0.0.0/24"))
+			start(w, c)
+			w.Advance(time.Minute)
+			c.SetDown(true)
+			w.Given(network("blue", "10.0.0.0/240"))
+			w.Advance(time.Hour)
+			c.SetDown(false)
+			w.Delete("configmaps", "net", "blue")
+			w.Advance(10 * time.Second)
+			if c.CIDR("blue") != "" {
+				w.Failf("A change of network blue had failed for an hour. The user then deleted its ConfigMap, and ten seconds later the network is still in the cloud.")
+			}
+		}},
 	)
 }
 
