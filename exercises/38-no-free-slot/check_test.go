@@ -24,7 +24,7 @@ func TestExercise(t *testing.T) {
 				if got := admitted(w); len(got) > 1 {
 					w.Failf("At most one Node may be unavailable, and the controller admitted %v.", got)
 				}
-				reboot(w, admitted(w)[0])
+				reboot(w, admitted(w)[0], 5*time.Minute)
 			}
 		}},
 		check.Scene{Name: "the API server fails for a while", Play: func(w *check.World) {
@@ -37,6 +37,13 @@ func TestExercise(t *testing.T) {
 			if len(admitted(w)) == 0 {
 				w.Failf("The API server refused all updates for a quarter of an hour. An hour later, node-1 has not been admitted.")
 			}
+		}},
+		check.Scene{Name: "a reboot takes an hour", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionTrue, Needed), node("node-2", corev1.ConditionTrue, Needed))
+			start(w)
+			w.Eventually(5*time.Minute, func() bool { return len(admitted(w)) > 0 }, "Two Nodes need a reboot. None of them has been admitted for five minutes.")
+			reboot(w, admitted(w)[0], time.Hour)
+			w.Eventually(5*time.Minute, func() bool { return len(admitted(w)) > 0 }, "A Node had to wait while another one rebooted, which took an hour. Five minutes after that, it has not been admitted.")
 		}},
 	)
 }
@@ -71,10 +78,10 @@ func admitted(w *check.World) []string {
 }
 
 // reboot does what the agent of an admitted Node does.
-func reboot(w *check.World, name string) {
+func reboot(w *check.World, name string, takes time.Duration) {
 	w.Say("the agent of %s reboots the machine", name)
 	w.Given(node(name, corev1.ConditionTrue, InProgress))
-	w.Advance(5 * time.Minute)
+	w.Advance(takes)
 	w.Given(node(name, corev1.ConditionTrue))
 	w.Settle()
 }
