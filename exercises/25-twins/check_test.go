@@ -40,6 +40,13 @@ func TestExercise(t *testing.T) {
 			w.Advance(time.Minute)
 			expect(w, "import", "The API server created a Pod, and its answer was lost. ")
 		}},
+		check.Scene{Name: "the creation is refused once", Play: func(w *check.World) {
+			w.Inject("verb=create,resource=pods,nth=1,refuse=500")
+			start(w)
+			w.Given(task("import", ""))
+			w.Advance(time.Minute)
+			expect(w, "import", "The API server refused the first creation of a Pod, a minute ago. ")
+		}},
 	)
 }
 
