@@ -28,18 +28,26 @@ func TestExercise(t *testing.T) {
 			}
 		}},
 		check.Scene{Name: "a Pod moves during a reconcile", Play: func(w *check.World) {
-			w.Given(node("node-1", true), node("node-2", false), pod("db-0", "node-1"))
-			w.Inject("verb=get,resource=nodes,nth=1,delay=10s")
-			start(w)
-			w.Advance(5 * time.Second)
-			w.Say("somebody else moves Pod shop/db-0 from node-1 to node-2")
-			w.Delete("pods", "shop", "db-0")
-			moved := pod("db-0", "node-2")
-			check.Must(w.Client.CoreV1().Pods("shop").Create(context.Background(), moved, metav1.CreateOptions{}))
-			w.Never(3*time.Minute, func() bool { return !w.Exists("pods", "shop", "db-0") },
-				"Pod shop/db-0 had been replaced by a new Pod on node-2, which needs no maintenance. The controller deleted the new one.")
+			moves(w, "verb=get,resource=nodes,nth=1,delay=10s")
+		}},
+		check.Scene{Name: "a Pod moves while the request to delete it is on its way", Play: func(w *check.World) {
+			moves(w, "verb=delete,resource=pods,nth=1,delay=10s")
 		}},
 	)
+}
+
+// moves replaces a Pod while a fault delays a request of the controller. It fails the check if the new Pod is deleted.
+func moves(w *check.World, fault string) {
+	w.Given(node("node-1", true), node("node-2", false), pod("db-0", "node-1"))
+	w.Inject(fault)
+	start(w)
+	w.Advance(5 * time.Second)
+	w.Say("somebody else moves Pod shop/db-0 from node-1 to node-2")
+	w.Delete("pods", "shop", "db-0")
+	moved := pod("db-0", "node-2")
+	check.Must(w.Client.CoreV1().Pods("shop").Create(context.Background(), moved, metav1.CreateOptions{}))
+	w.Never(3*time.Minute, func() bool { return !w.Exists("pods", "shop", "db-0") },
+		"Pod shop/db-0 had been replaced by a new Pod on node-2, which needs no maintenance. The controller deleted the new one.")
 }
 
 func node(name string, maintenance bool) *corev1.Node {
