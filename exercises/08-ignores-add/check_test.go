@@ -33,6 +33,9 @@ func TestExercise(t *testing.T) {
 			if machine.reboots != 1 {
 				w.Failf("A reboot of node-1 was requested before its agent was started. A minute after the start, the machine has rebooted %d times instead of once.", machine.reboots)
 			}
+			if machine.last > soon {
+				w.Failf("A reboot of node-1 was requested before its agent was started. The machine rebooted only %s after the start.", machine.last)
+			}
 		}},
 		check.Scene{Name: "nobody requests a reboot", Play: func(w *check.World) {
 			w.Given(node("node-1", false), node("node-2", true))
@@ -45,7 +48,13 @@ func TestExercise(t *testing.T) {
 	)
 }
 
-type machine struct{ reboots int }
+// soon is less than the shortest resync period of an informer.
+const soon = 500 * time.Millisecond
+
+type machine struct {
+	reboots int
+	last    time.Duration // when the machine rebooted last
+}
 
 func node(name string, reboot bool) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"owner": "ops"}}}
@@ -67,6 +76,7 @@ func start(w *check.World) *machine {
 		agent := &Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Reboot: func() error {
 			w.Say("the machine of node-1 reboots")
 			m.reboots++
+			m.last = w.Since()
 			return nil
 		}}
 		return agent.Run(ctx)
