@@ -50,6 +50,7 @@ type controllerFlags struct {
 	options        secretsync.Options
 	leaseNamespace string
 	leaseDuration  time.Duration
+	fence          fence
 }
 
 // controllerCommand returns the command that runs the controller, and parses its flags into f.
@@ -96,6 +97,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	config.Wrap(f.fence.wrap)
 	client, metadataClient, err := clients(config)
 	if err != nil {
 		return err
@@ -164,7 +166,9 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 	}
 	// Controllers with different source namespaces do not wait for each other.
 	name := "secretsync-" + f.sourceNamespace
-	lock := &lease{Interface: &resourcelock.LeaseLock{
+	renewDeadline := f.leaseDuration * 2 / 3
+	f.fence.until.Store(&time.Time{})
+	lock := &lease{fence: &f.fence, valid: renewDeadline, Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: f.leaseNamespace, Name: name},
 		Client:     client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
@@ -172,7 +176,6 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 	// At a shutdown, the Lease is renewed until the controller has ended, so that the next one does not overlap with it.
 	leaseCtx, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRenewing()
-	renewDeadline := f.leaseDuration * 2 / 3
 	var runErr error
 	ended := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

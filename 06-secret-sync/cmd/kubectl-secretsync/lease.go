@@ -14,17 +14,28 @@ import (
 type lease struct {
 	resourcelock.Interface
 	acquired bool // whether it has ever been ours; then the elector has called OnStartedLeading, or is about to
+
+	fence *fence
+	valid time.Duration // how long after a renewal the Lease is certainly ours
 }
 
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	err := l.Interface.Create(ctx, record)
-	l.acquired = l.acquired || err == nil
-	return err
+	begin := time.Now()
+	return l.written(begin, l.Interface.Create(ctx, record))
 }
 
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	err := l.Interface.Update(ctx, record)
-	l.acquired = l.acquired || err == nil
+	begin := time.Now()
+	return l.written(begin, l.Interface.Update(ctx, record))
+}
+
+// written notes the result of a write that began then.
+func (l *lease) written(begin time.Time, err error) error {
+	if err == nil {
+		l.acquired = true
+		until := begin.Add(l.valid)
+		l.fence.until.Store(&until)
+	}
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,7 +18,7 @@ import (
 
 // testLease returns the Lease as a candidate has it.
 func testLease(client *fake.Clientset, identity string) *lease {
-	return &lease{Interface: &resourcelock.LeaseLock{
+	return &lease{fence: &fence{}, valid: 10 * time.Second, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: "shared", Name: "secretsync-shared"}, Client: client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 	}}
