@@ -76,11 +76,11 @@ func TestProof(t *testing.T) {
 	t.Parallel()
 	c := open(t)
 	proof := newProof(t, c)
-	likeMake := append(os.Environ(), "CGO_ENABLED=0") // what "make check" has compiled is not compiled again
+	withoutCgo := append(os.Environ(), "CGO_ENABLED=0") // what "make check" has compiled is not compiled again
 	t.Run("vet", func(t *testing.T) {
 		t.Parallel()
 		// Not of the program that imports them all: for that, each would be compiled.
-		proof.run(t, likeMake, "go", "vet", "-tags=exercise", "./shipped/...", "./solution/...")
+		proof.run(t, withoutCgo, "go", "vet", "-tags=exercise", "./shipped/...", "./solution/...")
 	})
 	t.Run("staticcheck", func(t *testing.T) {
 		t.Parallel()
@@ -88,7 +88,7 @@ func TestProof(t *testing.T) {
 		if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
 			t.Skip("there is no staticcheck; \"make tools\" builds it")
 		}
-		proof.run(t, likeMake, program, "-tags=exercise", "./...")
+		proof.run(t, withoutCgo, program, "-tags=exercise", "./...")
 	})
 
 	program := filepath.Join(t.TempDir(), "proof")
