@@ -351,6 +351,7 @@ func TestOpenAPIDocumentsCanBeCached(t *testing.T) {
 			require.NoError(t, errors.Join(err, response.Body.Close()))
 			require.Equal(t, http.StatusOK, response.StatusCode, name)
 			require.Equal(t, cached, response.Header.Get("Cache-Control"), name)
+			require.Equal(t, query == "hash=of-a-cluster", response.Request.URL.RawQuery != query, "redirected: %s", name)
 			require.Contains(t, string(text), strconv.Quote(schema)+":{", name)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 // installOpenAPI lets server, that of the built-in resources, serve their OpenAPI documents, and build each one when a
 // client first requests it. kube-apiserver builds all of them before it serves anything, which is a third of the CPU time
-// of its start; most clients never request one, and "kubectl apply" requests one of sixty.
+// of its start; most clients never request one, and "kubectl apply" requests one of nearly fifty.
 //
 // config must be the configuration that server was made from, with SkipOpenAPIInstallation.
 //
