@@ -50,7 +50,7 @@ func TestWholeClusters(t *testing.T) {
 	options.Plans = []torture.Plan{torture.NoFault}
 	report, err = lab.Run(t.Context(), options)
 	require.NoError(t, err)
-	failures := report.Failures()
+	failures := report.Groups()
 	require.Len(t, failures, 1)
 	require.Equal(t, torture.Lost, failures[0].Verdict)
 	require.Contains(t, failures[0].Message, "the Namespaces in the inventory are not those of the cluster")
@@ -60,7 +60,7 @@ func TestWholeClusters(t *testing.T) {
 	options.Commands = torture.Single(append([]string{"env", "BUG=deletes-what-it-did-not-create"}, correct["controller"]...)...)
 	report, err = lab.Run(t.Context(), options)
 	require.NoError(t, err)
-	failures = report.Failures()
+	failures = report.Groups()
 	require.Len(t, failures, 1)
 	require.Equal(t, torture.Different, failures[0].Verdict)
 	require.Contains(t, failures[0].Message, "configmaps kitchen/recipe was deleted, and a step of the scenario changes it: ")

@@ -55,7 +55,7 @@ func TestMachines(t *testing.T) {
 	options.Plans = options.Plans[:1]
 	report, err = lab.Run(t.Context(), options)
 	require.NoError(t, err)
-	failures := report.Failures()
+	failures := report.Groups()
 	require.Len(t, failures, 1)
 	require.Equal(t, torture.Lost, failures[0].Verdict)
 	require.Contains(t, failures[0].Message, "a machine has not rebooted that was to")
