@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,7 +35,7 @@ steps:
 converged:
 - rule: pods.all(p, has(p.status) && p.status.phase == "Running")
 says: [web]
-patience: 10s
+patience: 1m
 stopsWith: -1
 `
 
@@ -224,8 +225,9 @@ func TestTortureWrongInput(t *testing.T) {
 	r := newRepository(t, "$ true")
 	r.write("broken.yaml", "resources: 7")
 	r.write("empty.yaml", "{}")
-	r.write("never.yaml", strings.Replace(watchPods, "says: [web]", "says: [never]\n", 1))
-	r.write("watch.yaml", strings.Replace(watchPods, "patience: 10s", "patience: 3s", 1))
+	impatient := strings.Replace(watchPods, "patience: 1m", "patience: 3s", 1)
+	r.write("impatient.yaml", impatient)
+	r.write("never.yaml", strings.Replace(impatient, "says: [web]", "says: [never]", 1))
 	r.write("cluster.yaml", watchPods+"scope: cluster\n")
 	r.write("other/outcomes.jsonl", `{"scenario":"7","program":"7","arguments":"7"}`+"\n")
 	for name, c := range map[string]struct {
@@ -250,7 +252,7 @@ func TestTortureWrongInput(t *testing.T) {
 		"no such kind of fault":    {r.kubectlWatch("--kinds", "nonsense"), `no kind of fault matches "nonsense"; the kinds are: answered 429; answered 500; `},
 		"a number too low":         {[]string{"torture", "--scenario", "watch.yaml", "--times", "0", "--", "true"}, "--times and --nodes must be 1 or more"},
 		"a controller that ends":   {[]string{"torture", "--scenario", "watch.yaml", "--", "false"}, "the controller fails without faults: died"},
-		"one that asks nothing":    {[]string{"torture", "--scenario", "watch.yaml", "--", "sh", "-c", "echo I wait; exec sleep 1000"}, "the program controller has sent no request through the proxy. It must use the kubeconfig that it is given"},
+		"one that asks nothing":    {[]string{"torture", "--scenario", "impatient.yaml", "--", "sh", "-c", "echo I wait; exec sleep 1000"}, "the program controller has sent no request through the proxy. It must use the kubeconfig that it is given"},
 		"nothing to resume":        {r.kubectlWatch("--dir", "new", "--resume"), "new has no outcomes to resume (no outcomes.jsonl); leave out --resume"},
 		"another scenario":         {r.kubectlWatch("--dir", "other", "--resume"), "the outcomes in other are those of another scenario, or of this one before its file, its manifests or a program outside of the cluster were changed"},
 		"a directory that is used": {r.kubectlWatch("--dir", "other"), "other has the outcomes of an earlier run; give --resume to go on with it"},
@@ -317,8 +319,11 @@ func TestTortureEndsHoweverItIsEnded(t *testing.T) {
 				})
 			}
 			lines := bufio.NewScanner(said)
+			var out strings.Builder
 			for lines.Scan() && !strings.Contains(lines.Text(), "plans done") {
+				fmt.Fprintln(&out, lines.Text())
 			}
+			require.Contains(t, lines.Text(), "plans done", "%s", out.String())
 			require.Eventually(t, func() bool { return running() }, time.Minute, 20*time.Millisecond)
 			require.NoError(t, cmd.Process.Signal(signal))
 			for lines.Scan() { // so that nobody blocks on writing them
