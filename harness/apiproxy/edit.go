@@ -79,8 +79,9 @@ func tooOld() *metav1.Status {
 	}
 }
 
-// patience is how long an unobserved event is held back if no other event of its object comes.
-const patience = 2 * time.Second
+// UnobservedLimit is how long an unobserved event is held back. If no other event of its object comes by then, it is
+// forwarded after all.
+const UnobservedLimit = 2 * time.Second
 
 // editor forwards a watch event by event, and carries out the injection. Unlike [exchange.watch], it may hold events
 // back, replace them or leave them out.
@@ -88,9 +89,10 @@ type editor struct {
 	*exchange
 	format  format
 	write   func([]byte) error
-	waiting []waiting       // events that have arrived and have not been forwarded, in the order of arrival
-	number  int             // how many events have arrived; bookmarks do not count
-	held    <-chan struct{} // closed when the events are released; nil if they are not held
+	waiting []waiting                                    // events that have arrived and have not been forwarded, in the order of arrival
+	number  int                                          // how many events have arrived; bookmarks do not count
+	held    <-chan struct{}                              // closed when the events are released; nil if they are not held
+	done    struct{ late, unobserved, noBookmarks bool } // which injections have had an effect on any event
 }
 
 // waiting is an event that has arrived and has not been forwarded.
@@ -146,10 +148,10 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 		if done || err != nil {
 			return err
 		}
-		if isLate := wait > 0 && e.injection.Late > 0; isLate != isHolding {
+		if isWaiting := wait > 0; isWaiting != isHolding {
 			over()
-			over, isHolding = func() {}, isLate
-			if isLate {
+			over, isHolding = func() {}, isWaiting
+			if isWaiting {
 				over = e.proxy.hold(history.EventsLate)
 			}
 		}
@@ -180,12 +182,20 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 	}
 }
 
-// skipRest records what was to happen at an event that has not come.
+// skipRest records what has had no effect by the end of the watch.
 func (e *editor) skipRest() {
 	e.record.Injected = slices.Clone(e.record.Injected) // the recorder has the open watch's
 	for i := range e.record.Injected {
-		if one := &e.record.Injected[i]; one.Event > e.number {
+		one := &e.record.Injected[i]
+		switch {
+		case one.Event > e.number:
 			one.Skipped = "the watch ended before"
+		case one.Kind == history.EventsLate && !e.done.late:
+			one.Skipped = "no event came"
+		case one.Kind == history.WatchUnobserved && !e.done.unobserved:
+			one.Skipped = "no other event of the object came in time"
+		case one.Kind == history.NoBookmarks && !e.done.noBookmarks:
+			one.Skipped = "no bookmark came"
 		}
 	}
 }
@@ -198,8 +208,10 @@ func (e *editor) come(event []byte) error {
 	}
 	w := waiting{event: event, due: time.Now().Add(e.injection.Late)}
 	w.record = e.event(kind, m, 0)
+	e.done.late = true
 	if kind == "BOOKMARK" {
 		if e.injection.noBookmarks && !bytes.Contains(event, []byte(metav1.InitialEventsAnnotationKey)) {
+			e.done.noBookmarks = true
 			return nil
 		}
 	} else {
@@ -216,7 +228,7 @@ func (e *editor) come(event []byte) error {
 				w.record = e.event("ERROR", metadata{}, 0)
 			case WatchUnobserved:
 				w.hidden = true
-				w.due = w.due.Add(patience)
+				w.due = w.due.Add(UnobservedLimit)
 			case WatchHeld:
 				e.held = e.proxy.released()
 			}
@@ -237,6 +249,7 @@ func (e *editor) passOn(complete bool) (wait time.Duration, done bool, err error
 				return 0, false, err
 			}
 			if replaced {
+				e.done.unobserved = true
 				continue
 			}
 		}

@@ -170,15 +170,16 @@ func TestEventIsNotObserved(t *testing.T) {
 	for name, c := range map[string]struct {
 		at         int
 		sent, seen []string
+		late       bool
 	}{
 		"a change between two": {2, []string{"ADDED a 1", "MODIFIED a 2", "MODIFIED b 3", "MODIFIED a 4"},
-			[]string{"ADDED a 1", "MODIFIED b 3", "MODIFIED a 4"}},
-		"the first, before a change":  {1, []string{"ADDED a 1", "ADDED b 2", "MODIFIED a 3"}, []string{"ADDED b 2", "ADDED a 3"}},
-		"all there was of it":         {1, []string{"ADDED a 1", "ADDED b 2", "DELETED a 3", "ADDED c 4"}, []string{"ADDED b 2", "ADDED c 4"}},
-		"the last, before it is gone": {2, []string{"ADDED a 1", "MODIFIED a 2", "DELETED a 3"}, []string{"ADDED a 1", "DELETED a 3"}},
-		"that it was gone meanwhile":  {2, []string{"ADDED a 1", "DELETED a 2", "ADDED a 3"}, []string{"ADDED a 1", "ADDED a 3"}},
+			[]string{"ADDED a 1", "MODIFIED b 3", "MODIFIED a 4"}, false},
+		"the first, before a change":  {1, []string{"ADDED a 1", "ADDED b 2", "MODIFIED a 3"}, []string{"ADDED b 2", "ADDED a 3"}, false},
+		"all there was of it":         {1, []string{"ADDED a 1", "ADDED b 2", "DELETED a 3", "ADDED c 4"}, []string{"ADDED b 2", "ADDED c 4"}, false},
+		"the last, before it is gone": {2, []string{"ADDED a 1", "MODIFIED a 2", "DELETED a 3"}, []string{"ADDED a 1", "DELETED a 3"}, false},
+		"that it was gone meanwhile":  {2, []string{"ADDED a 1", "DELETED a 2", "ADDED a 3"}, []string{"ADDED a 1", "ADDED a 3"}, false},
 		"what nothing replaces comes late": {2, []string{"ADDED a 1", "MODIFIED a 2", "MODIFIED b 3"},
-			[]string{"ADDED a 1", "MODIFIED a 2", "MODIFIED b 3"}},
+			[]string{"ADDED a 1", "MODIFIED a 2", "MODIFIED b 3"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchUnobserved, Event: c.at}, func(w *watched) {
@@ -189,6 +190,8 @@ func TestEventIsNotObserved(t *testing.T) {
 				w.sees(c.seen...)
 				close(w.pieces)
 				w.sees("end")
+				eventually(t, "it has ended", func() bool { return !w.only().Open })
+				require.Equal(t, !c.late, w.only().IsDisturbed(), w.only().Injections())
 			})
 		})
 	}
@@ -212,6 +215,8 @@ func TestAnUnobservedEventOfAWatchThatEnds(t *testing.T) {
 		w.send("ADDED", "a", "1")
 		close(w.pieces)
 		w.sees("ADDED a 1", "end")
+		eventually(t, "it has ended", func() bool { return !w.only().Open })
+		require.Equal(t, "unobserved at event 1: not done, as no other event of the object came in time", w.only().Injections())
 	})
 }
 
@@ -241,6 +246,10 @@ func TestBookmarksAreWithheld(t *testing.T) {
 		w.send("BOOKMARK", "a", "2")
 		w.send("MODIFIED", "a", "3")
 		w.sees("ADDED a 1", "MODIFIED a 3")
+		close(w.pieces)
+		w.sees("end")
+		eventually(t, "it has ended", func() bool { return !w.only().Open })
+		require.Equal(t, "no bookmarks", w.only().Injections())
 	})
 	// But the one that an informer waits for to know that it has everything.
 	inBothFormats(t, apiproxy.Effect{Watch: apiproxy.WatchNoBookmarks}, func(w *watched) {
@@ -250,6 +259,19 @@ func TestBookmarksAreWithheld(t *testing.T) {
 		w.pieces <- strings.NewReplacer(`"x":`, fmt.Sprintf("%q:", metav1.InitialEventsAnnotationKey), `"kind":"Pod"`, typed).
 			Replace(event("BOOKMARK", "2"))
 		w.sees("BOOKMARK a 2")
+		close(w.pieces)
+		w.sees("end")
+		eventually(t, "it has ended", func() bool { return !w.only().Open })
+		require.Equal(t, "no bookmarks: not done, as no bookmark came", w.only().Injections())
+	})
+}
+
+func TestNoEventIsLate(t *testing.T) {
+	inBothFormats(t, apiproxy.Effect{Late: time.Millisecond}, func(w *watched) {
+		close(w.pieces)
+		w.sees("end")
+		eventually(t, "it has ended", func() bool { return !w.only().Open })
+		require.Equal(t, "events late by 1ms: not done, as no event came", w.only().Injections())
 	})
 }
 

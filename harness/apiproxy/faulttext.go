@@ -38,7 +38,8 @@ These say what happens to a request; give at least one:
                       (default 1; bookmarks do not count)
   watch=expired       at that event the watch ends with 410 Gone, as if the client's
                       resourceVersion were too old
-  watch=unobserved    that event is left out once the object's next event has come
+  watch=unobserved    that event is left out once the object's next event has come; if none
+                      comes within 2s, it is not left out
   watch=no-bookmarks  the watch gets no bookmarks
 
 late and watch need verb=watch. for=DURATION ends the fault that long after the first

@@ -367,6 +367,31 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// So can he while an event waits to be replaced.
+func TestAnUnobservedEventHolds(t *testing.T) {
+	held := make(chan struct{})
+	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, added("1"))
+		w.(http.Flusher).Flush()
+		<-held
+		_, _ = io.WriteString(w, event("MODIFIED", "2"))
+	})
+	var h holds
+	proxy := w.second(apiproxy.Options{Hold: h.hold, Faults: []apiproxy.Fault{
+		{Match: apiproxy.Match{Verb: "watch", From: 1, To: 1}, Effect: apiproxy.Effect{Watch: apiproxy.WatchUnobserved, Event: 1}}}})
+	response, err := client(t, proxy.Config()).Get(proxy.URL() + "/api/v1/pods?watch=1")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	eventually(t, "it holds", func() bool { current, _ := h.state(); return current == 1 })
+	close(held)
+	_, err = io.ReadAll(response.Body)
+	require.NoError(t, err)
+	eventually(t, "it is over", func() bool { current, _ := h.state(); return current == 0 })
+	_, kinds := h.state()
+	require.Equal(t, []history.InjectionKind{history.EventsLate}, kinds)
+}
+
 func verbOf(e apiproxy.Effect) string {
 	if e.Late != 0 {
 		return "watch"

@@ -510,24 +510,27 @@ func (l *Lab) RunKept(ctx context.Context, o Options, k *Keep) (report *Report, 
 		}
 	}
 	report.Outcomes = append(earlier, report.Outcomes...)
-	if err == nil && !o.FirstOnly {
+	if err == nil && !o.FirstOnly && !o.Unconfirmed {
 		err = confirmEarlier(o, report, len(earlier), func(o Options) (*Report, error) { return l.Run(ctx, o) })
 	}
 	return report, planned, err
 }
 
-// confirmEarlier repeats the failures that were seen only once, if that was among the first outcomes: Run repeats only its
-// own. run is [Lab.Run].
+// confirmEarlier repeats plans of the failures that were seen only once, as far as they are among the first outcomes: Run
+// repeats only its own. run is [Lab.Run].
 func confirmEarlier(o Options, report *Report, earlier int, run func(Options) (*Report, error)) error {
-	first := map[*history.History]bool{}
+	isEarlier := map[string]bool{}
 	for _, outcome := range report.Outcomes[:earlier] {
-		first[outcome.History] = true
+		isEarlier[outcome.Plan.Key()] = true
 	}
 	var repeat []Plan
 	for _, g := range report.Groups() {
-		if !g.Confirmed() && first[g.Failures[0].History] {
-			for range maxRetries {
-				repeat = append(repeat, g.Failures[0].Plan)
+		if g.Confirmed() {
+			continue
+		}
+		for _, plan := range g.toRepeat() {
+			if isEarlier[plan.Key()] {
+				repeat = append(repeat, slices.Repeat([]Plan{plan}, maxRetries)...)
 			}
 		}
 	}

@@ -313,4 +313,13 @@ func TestConfirmEarlier(t *testing.T) {
 		two[i].FailedAt = time.Unix(1e9, 0).Add(time.Duration(i) * time.Hour)
 	}
 	require.NoError(t, confirmEarlier(Options{}, &Report{Outcomes: two}, 2, nil), "there is nothing to repeat")
+
+	// Of a group that was seen in two plans side by side, both are repeated.
+	a, b := once("slow", Died), once("slow", Died)
+	a.Duration, b.Plan = time.Second, Plan{Kind: "watch cut"}
+	err := confirmEarlier(Options{}, &Report{Outcomes: []Outcome{a, b}}, 2, func(o Options) (*Report, error) {
+		require.Equal(t, append(slices.Repeat([]Plan{a.Plan}, maxRetries), slices.Repeat([]Plan{b.Plan}, maxRetries)...), o.Plans)
+		return nil, stop
+	})
+	require.Equal(t, stop, err)
 }

@@ -111,9 +111,10 @@ var (
 	// ofWatches are for a whole watch.
 	ofWatches = []kind{
 		{"watch late", apiproxy.Effect{Late: 2 * time.Second}},
-		{"no bookmarks", apiproxy.Effect{Watch: apiproxy.WatchNoBookmarks}},
 		{"watch answered 410", apiproxy.Effect{Refuse: 410}},
 	}
+	// noBookmarks is for a whole watch of a class that gets any: the API server sends one each minute.
+	noBookmarks = kind{"no bookmarks", apiproxy.Effect{Watch: apiproxy.WatchNoBookmarks}}
 	// forAWhile are for all requests of a class.
 	forAWhile = []kind{
 		{"answered 500 for a while", apiproxy.Effect{Refuse: 500, For: 6 * time.Second}},
@@ -210,7 +211,8 @@ func (c class) renewsLease() bool {
 }
 
 // Exhaustive returns a plan for each kind of fault and each request, and each event of each watch, of a run without
-// faults. Of the kinds that take long, there are fewer. Requests that are not for a resource, such as discovery, are left
+// faults. Of the kinds that take long, there are fewer, and there is none where a fault could change nothing: for a watch
+// without bookmarks, or an event that no other one of its object follows soon. Requests that are not for a resource, such as discovery, are left
 // alone. A fault is for the program that the request names. outside are the groups of what is outside of the cluster. Of
 // each class of reads outside, ten at most are chosen.
 func Exhaustive(baseline *history.History, outside ...string) []Plan {
@@ -231,6 +233,7 @@ func exhaustive(baseline *history.History, reachesMachine func(class) bool, outs
 		class
 		n int
 	}{}
+	bookmarks := withBookmarks(baseline)
 	for _, r := range baseline.Requests {
 		if r.Resource == "" {
 			continue
@@ -281,6 +284,9 @@ func exhaustive(baseline *history.History, reachesMachine func(class) bool, outs
 				for _, k := range ofWatches {
 					plans = append(plans, c.aim(k, n))
 				}
+				if bookmarks[c] {
+					plans = append(plans, c.aim(noBookmarks, n))
+				}
 			}
 		}
 		if isWrite {
@@ -297,13 +303,16 @@ func exhaustive(baseline *history.History, reachesMachine func(class) bool, outs
 	}
 	plans = append(plans, long(counts, order, outside)...)
 	events := map[int64]int{}
-	for _, e := range baseline.Events {
+	for i, e := range baseline.Events {
 		w, ok := watches[e.Request]
 		if !ok || e.Type == "BOOKMARK" {
 			continue
 		}
 		events[e.Request]++
 		for _, k := range atEvents {
+			if k.effect.Watch == apiproxy.WatchUnobserved && !isSuperseded(e, baseline.Events[i+1:]) {
+				continue
+			}
 			plan := w.aim(k, w.n)
 			plan.Faults[0].Event = events[e.Request]
 			plans = append(plans, plan)
@@ -313,6 +322,35 @@ func exhaustive(baseline *history.History, reachesMachine func(class) bool, outs
 		only(&plans[i].Faults[0].Match, order)
 	}
 	return inTurn(plans)
+}
+
+// isSuperseded reports whether one of the later events is of the same object in the same watch, and so soon that the proxy can
+// leave out this one.
+func isSuperseded(e history.Event, later []history.Event) bool {
+	return slices.ContainsFunc(later, func(l history.Event) bool {
+		return l.Request == e.Request && l.Type != "BOOKMARK" && l.Namespace == e.Namespace && l.Name == e.Name &&
+			l.Time.Sub(e.Time) < apiproxy.UnobservedLimit
+	})
+}
+
+// withBookmarks returns the classes of the watches that got bookmarks, other than the one that ends the initial events.
+func withBookmarks(baseline *history.History) map[class]bool {
+	counts := map[int64]int{}
+	for _, e := range baseline.Events {
+		if e.Type == "BOOKMARK" {
+			counts[e.Request]++
+		}
+	}
+	classes := map[class]bool{}
+	for _, r := range baseline.Requests {
+		if strings.Contains(r.URI, "sendInitialEvents=true") {
+			counts[r.ID]--
+		}
+		if r.Verb == "watch" && counts[r.ID] > 0 {
+			classes[classOf(r)] = true
+		}
+	}
+	return classes
 }
 
 // only keeps the faults of a class from the requests for its subresources, which are classes of their own: the second patch

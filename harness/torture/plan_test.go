@@ -96,7 +96,7 @@ func TestExhaustive(t *testing.T) {
 		"answered 429 for a while":    with(ever, "refuse=429,retry-after=1s,for=6s"),
 		"watch cut":                   events("cut"),
 		"watch expired":               events("expired"),
-		"unobserved":                  events("unobserved"),
+		"unobserved":                  {events("unobserved")[0], events("unobserved")[1]}, // nothing follows the others
 	}
 	got := map[string][]string{}
 	for _, plan := range Exhaustive(baseline()) {
@@ -108,6 +108,29 @@ func TestExhaustive(t *testing.T) {
 		slices.Sort(got[kind])
 	}
 	require.Equal(t, want, got)
+}
+
+// An event can only be left out if another one of the same object follows it soon. One more bookmark than the one that ends the
+// initial events can be left out too.
+func TestFaultsThatWouldChangeNothing(t *testing.T) {
+	begin := time.Now()
+	event := func(after time.Duration, kind, name string) history.Event {
+		return history.Event{Request: 1, Time: begin.Add(after), Type: kind, Resource: "pods", Name: name}
+	}
+	planned := func(uri string, events ...history.Event) (faults []string) {
+		h := &history.History{Requests: []history.Request{{ID: 1, Verb: "watch", Resource: "pods", URI: uri}}, Events: events}
+		for _, plan := range Exhaustive(h) {
+			if plan.Kind == "unobserved" || plan.Kind == "no bookmarks" {
+				faults = append(faults, plan.Faults[0].String())
+			}
+		}
+		return faults
+	}
+	const aim, initial = "verb=watch,resource=pods,nth=1,watch=", "/api/v1/pods?watch=1&sendInitialEvents=true"
+	require.Empty(t, planned(initial, event(0, "ADDED", "a"), event(1, "BOOKMARK", ""), event(2, "ADDED", "b"), event(3*time.Second, "MODIFIED", "a")))
+	require.Equal(t, []string{aim + "unobserved,event=2"}, planned(initial, event(0, "ADDED", "a"), event(1, "ADDED", "b"), event(time.Second, "MODIFIED", "b")))
+	require.Equal(t, []string{aim + "no-bookmarks"}, planned(initial, event(0, "BOOKMARK", ""), event(time.Minute, "BOOKMARK", "")))
+	require.Equal(t, []string{aim + "no-bookmarks"}, planned("/api/v1/pods?watch=1", event(time.Minute, "BOOKMARK", "")))
 }
 
 // planFaults returns the faults of a kind in the plans for these requests.

@@ -191,6 +191,7 @@ func (r *Report) WriteText(w io.Writer, d Details) error {
 			g.writeDetails(&text, d)
 		}
 	}
+	r.writeFailedUndisturbed(&text, d)
 	r.writeNotRun(&text, d)
 	r.writeNotes(&text)
 	r.writeSummary(&text, d)
@@ -378,6 +379,24 @@ func (r *Report) writeTable(w io.Writer) error {
 		writeWrapped(w, "", "NOT MET: the request or event at which the fault is aimed did not come, so these plans say nothing about the controller.")
 	}
 	return nil
+}
+
+// writeFailedUndisturbed names the first of the failures without the fault of their plan.
+func (r *Report) writeFailedUndisturbed(w io.Writer, d Details) {
+	failed := slices.DeleteFunc(r.NotMet(), func(o Outcome) bool { return o.Verdict == Passed })
+	if len(failed) == 0 {
+		return
+	}
+	first := failed[0]
+	fmt.Fprintln(w)
+	text := fmt.Sprintf("Not counted, as the fault did not come: %s failed all the same.", count(len(failed), "plan", "plans"))
+	writeWrapped(w, "", fmt.Sprintf("%s The first: %s: %s: %s", text, first.Plan.Kind, first.Verdict, first.Message))
+	if d.Replay != nil {
+		fmt.Fprintf(w, "   replay: %s\n", d.Replay(first.Plan))
+	}
+	if files := d.Keep.Files(first); files != "" {
+		fmt.Fprintf(w, "   log: %s.log\n   requests: %s.requests, .jsonl\n", files, files)
+	}
 }
 
 // excerpt returns the recorded requests that tell the failure, as lines: those around the first that something was done

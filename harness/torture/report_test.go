@@ -140,13 +140,14 @@ func TestWriteText(t *testing.T) {
 	r.retried(Outcome{Plan: r.Outcomes[3].Plan, Verdict: Passed})
 	r.Outcomes = append(r.Outcomes,
 		Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}, Verdict: NotRun, Message: "no space"},
-		Outcome{Plan: Plan{Kind: "watch cut"}, History: &history.History{}, Verdict: NoRest, Cause: "writes", Message: "2 writes in 2s in which nothing happens"})
+		Outcome{Plan: Plan{Kind: "watch cut"}, History: &history.History{}, Verdict: NoRest, Cause: "writes", Message: "2 writes in 2s in which nothing happens"},
+		Outcome{Plan: Plan{Kind: "watch cut"}, History: &history.History{}, NotMet: true, Verdict: Died, Cause: "panic", Message: "it ended by itself"})
 	require.NoError(t, r.WriteText(&text, Details{Replay: func(p Plan) string { return "workshop torture " + p.String() + " -- shop" }}))
 	require.Equal(t, `FAULT          PLANS   PASSED   NOT MET   NOT RUN   FAILED
 request lost   1       0        0         0         1 change lost
 seeds          2       0        0         0         1 died, 1 change lost
 slow           3       1        1         1
-watch cut      1       0        0         0         1 does not come to rest
+watch cut      2       0        1         0         1 does not come to rest
 
 NOT MET: the request or event at which the fault is aimed did not come, so these plans say nothing
 about the controller.
@@ -173,12 +174,16 @@ writes in 2s in which nothing happens
    1 plan: watch cut
    replay: workshop torture  -- shop
 
+Not counted, as the fault did not come: 1 plan failed all the same. The first: watch cut: died: it
+ended by itself
+   replay: workshop torture  -- shop
+
 1 plan could not be run, which says nothing about the controller. The first: slow: no space
 
 Different from the baseline, which may be right:
  - patch pods a: once, should be 2 (in 2 plans)
 
-7 plans, 2 failed; 1m23s
+8 plans, 2 failed; 1m23s
 `, text.String())
 }
 
