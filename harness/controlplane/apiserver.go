@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 
+	extensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
+	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
@@ -59,6 +61,8 @@ func runAPIServer(ctx context.Context, listener net.Listener, files *pkiFiles, e
 		return err
 	}
 	config.KubeAPIs.ControlPlane.Generic.SkipOpenAPIInstallation = true // installOpenAPI does it
+	useDefinitions(&config.ApiExtensions.GenericConfig.Config, extensionsopenapi.GetOpenAPIDefinitions)
+	useDefinitions(&config.Aggregator.GenericConfig.Config, aggregatoropenapi.GetOpenAPIDefinitions)
 	ready, err := config.Complete()
 	if err != nil {
 		return fmt.Errorf("kube-apiserver config: %w", err)

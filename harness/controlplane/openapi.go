@@ -13,6 +13,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/handler3"
 
 	"example.com/controllers/harness/controlplane/openapi"
@@ -53,6 +54,15 @@ func installOpenAPI(server *genericapiserver.GenericAPIServer, config *genericap
 		}
 		http.ServeContent(w, r, v3, time.Now(), bytes.NewReader(text))
 	}))
+}
+
+// useDefinitions lets a server build its OpenAPI v2 document from these definitions, those of the resources that it serves.
+// In kube-apiserver, the servers of custom resources and of APIServices each construct all definitions of Kubernetes for it,
+// before anything is served.
+func useDefinitions(config *genericapiserver.Config, definitions common.GetOpenAPIDefinitions) {
+	own := *config.OpenAPIConfig // the other servers have the same
+	own.GetDefinitions = definitions
+	config.OpenAPIConfig = &own
 }
 
 // immutable lets clients cache what next serves, if they request it with the hash. With any other hash but its own, next
