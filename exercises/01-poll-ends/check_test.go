@@ -26,12 +26,12 @@ func TestExercise(t *testing.T) {
 				w.Failf("Pod shop/web-0 was deleted although it is running.")
 			}
 		}},
-		check.Scene{Name: "the API server refuses one request", Play: func(w *check.World) {
-			w.Inject("verb=list,resource=pods,nth=1,refuse=500")
+		check.Scene{Name: "the API server refuses requests for a while", Play: func(w *check.World) {
+			w.Inject("verb=list,resource=pods,refuse=500,for=150s")
 			start(w)
 			w.Advance(10 * time.Minute)
 			if w.Exists("pods", "shop", "job-1") {
-				w.Failf("The API server refused one request. Ten minutes later, Pod shop/job-1 has not been deleted, although the API server works.")
+				w.Failf("For two and a half minutes, the API server refused to list Pods. More than seven minutes later, Pod shop/job-1 has not been deleted.")
 			}
 		}},
 		check.Scene{Name: "the API server refuses to delete once", Play: func(w *check.World) {

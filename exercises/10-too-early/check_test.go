@@ -17,13 +17,15 @@ import (
 func TestExercise(t *testing.T) {
 	check.Run(t,
 		check.Scene{Name: "the list of the sources is slow", Play: func(w *check.World) {
-			w.Inject("verb=list,resource=secrets,namespace=vault,delay=3s", "verb=watch,resource=secrets,namespace=vault,delay=3s")
+			w.Inject("verb=list,resource=secrets,namespace=vault,delay=30s", "verb=watch,resource=secrets,namespace=vault,delay=30s")
 			start(w)
-			notDeleted(w, "It took three seconds to list the sources in namespace vault.")
+			notDeleted(w, "It took half a minute to list the sources in namespace vault.")
+			orphanDeleted(w)
 		}},
 		check.Scene{Name: "a source is deleted", Play: func(w *check.World) {
 			start(w)
 			w.Advance(time.Minute)
+			orphanDeleted(w)
 			w.Delete("secrets", "vault", "mail")
 			w.Advance(time.Minute)
 			if w.Exists("secrets", "shop", "mail") {
@@ -34,9 +36,10 @@ func TestExercise(t *testing.T) {
 			}
 		}},
 		check.Scene{Name: "the list of the copies is slow", Play: func(w *check.World) {
-			w.Inject("verb=list,resource=secrets,namespace=shop,delay=3s", "verb=watch,resource=secrets,namespace=shop,delay=3s")
+			w.Inject("verb=list,resource=secrets,namespace=shop,delay=30s", "verb=watch,resource=secrets,namespace=shop,delay=30s")
 			start(w)
-			notDeleted(w, "It took three seconds to list the copies in namespace shop.")
+			notDeleted(w, "It took half a minute to list the copies in namespace shop.")
+			orphanDeleted(w)
 			w.Delete("secrets", "vault", "mail")
 			w.Heal()
 			w.Advance(time.Minute)
@@ -52,11 +55,19 @@ func notDeleted(w *check.World, why string) {
 		"%s The controller deleted copies in namespace shop, although all of their sources exist.", why)
 }
 
+func orphanDeleted(w *check.World) {
+	if w.Exists("secrets", "shop", "old") {
+		w.Failf("The source of the copy shop/old was deleted while the controller was down. A minute after its start, the copy is still there.")
+	}
+}
+
+// start starts the controller in a world with two sources and their copies, and one copy without a source.
 func start(w *check.World) {
 	for _, name := range []string{"db", "mail"} {
 		w.Given(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: name}})
 		w.Given(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{CopyOf: name}}})
 	}
+	w.Given(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "old", Labels: map[string]string{CopyOf: "old"}}})
 	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 		return (&Controller{Client: client, From: "vault", To: "shop"}).Run(ctx)
 	})

@@ -28,7 +28,7 @@ func TestExercise(t *testing.T) {
 		check.Scene{Name: "a Pod is changed", Play: func(w *check.World) {
 			queue := start(w)
 			changed := pod("web-0")
-			changed.Labels = map[string]string{"app": "web"}
+			changed.Labels, changed.Generation = map[string]string{"app": "web"}, 1 // as before: labels are not part of the spec
 			w.Given(changed)
 			w.Advance(time.Second)
 			expect(w, queue, "shop/web-0", "Pod shop/web-0 was changed")
@@ -83,7 +83,7 @@ func start(w *check.World) workqueue.TypedRateLimitingInterface[string] {
 	w.Given(pod("web-0"))
 	queue := newQueue()
 	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
-		factory := informers.NewSharedInformerFactory(client, 0)
+		factory := informers.NewSharedInformerFactory(client, resync)
 		_, err := factory.Core().V1().Pods().Informer().AddEventHandlerWithResyncPeriod(Handler(queue), resync)
 		if err != nil {
 			return err

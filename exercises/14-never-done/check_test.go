@@ -63,6 +63,21 @@ func TestExercise(t *testing.T) {
 				w.Failf("Network blue was changed while it was being created. A minute later, its CIDR in the cloud is still %s.", got)
 			}
 		}},
+		check.Scene{Name: "the cloud is down for a while", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", "10.0.0.0/24"))
+			c.SetDown(true)
+			start(w, c)
+			w.Advance(10 * time.Minute)
+			if c.Calls() > 1000 {
+				w.Failf("The cloud was down for ten minutes, and the controller called it %d times.", c.Calls())
+			}
+			c.SetDown(false)
+			w.Advance(time.Hour)
+			if c.CIDR("blue") == "" {
+				w.Failf("The cloud was down for ten minutes. An hour after its return, network blue has not been created.")
+			}
+		}},
 	)
 }
 

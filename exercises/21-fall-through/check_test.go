@@ -4,6 +4,7 @@ package fallsthrough
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,9 @@ func TestExercise(t *testing.T) {
 				"Pod shop/web-0 is running. The API server could not return it once, and the controller deregistered it.")
 			if got := registry.CIDR("web-0"); got != "10.0.0.9" {
 				w.Failf("The address of Pod shop/web-0 has changed to 10.0.0.9, and the API server could not return the Pod once. Two minutes later, it is registered with %s.", got)
+			}
+			if got := registry.Names(); !slices.Equal(got, []string{"web-0"}) {
+				w.Failf("Pod shop/web-0 is the only one, and the API server could not return it once. Two minutes later, the registry has %q.", got)
 			}
 		}},
 	)

@@ -46,6 +46,21 @@ func TestExercise(t *testing.T) {
 				w.Failf("Pod shop/web-0 was deleted, and the registry failed once to deregister it. An hour later, it is still registered.")
 			}
 		}},
+		check.Scene{Name: "the registry is down for a while", Play: func(w *check.World) {
+			registry := cloud.NewRegistry(w)
+			registry.SetDown(true)
+			w.Given(pod("web-0", "10.0.0.1"))
+			start(w, registry)
+			w.Advance(10 * time.Minute)
+			if registry.Calls() > 1000 {
+				w.Failf("The registry was down for ten minutes, and the controller called it %d times.", registry.Calls())
+			}
+			registry.SetDown(false)
+			w.Advance(time.Hour)
+			if registry.CIDR("web-0") == "" {
+				w.Failf("The registry was down for ten minutes. An hour after its return, Pod shop/web-0 has not been registered.")
+			}
+		}},
 	)
 }
 

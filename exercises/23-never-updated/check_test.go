@@ -40,6 +40,11 @@ func TestExercise(t *testing.T) {
 			if got := registry.CIDR("web-0"); got != "10.0.0.1" {
 				w.Failf("Pod shop/web-0 got the address 10.0.0.1 ten seconds after its creation. A minute later, it is registered with the address %q.", got)
 			}
+			w.Given(pod("web-0", "10.0.0.9"))
+			w.Advance(time.Minute)
+			if got := registry.CIDR("web-0"); got != "10.0.0.9" {
+				w.Failf("The address of Pod shop/web-0 changed to 10.0.0.9. A minute later, it is registered with the address %q.", got)
+			}
 		}},
 		check.Scene{Name: "the registry fails once", Play: func(w *check.World) {
 			registry := cloud.NewRegistry(w)

@@ -71,11 +71,13 @@ func TestExercise(t *testing.T) {
 			if c.cidr("blue") == "" {
 				w.Failf("The cloud failed once, and a minute later network blue has not been created.")
 			}
+			c.fail("get")
 			w.Given(network("blue", "10.2.0.0/24"))
 			w.Advance(time.Minute)
 			if got := c.cidr("blue"); got != "10.2.0.0/24" {
 				w.Failf("The cloud failed once to change network blue, and a minute later it still has %q.", got)
 			}
+			c.fail("get")
 			w.Delete("configmaps", "net", "blue")
 			w.Advance(time.Minute)
 			if c.cidr("blue") != "" {

@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"example.com/controllers/exercises/internal/frontendtest"
 	"example.com/controllers/harness/exercise/live"
 	"example.com/controllers/naive-loop/test/conformance"
 )
@@ -25,5 +28,21 @@ func TestExercise(t *testing.T) {
 	}
 	live.Run(t, live.Scene{Name: "the config changes while the controller is down", Play: func(w *live.World) {
 		w.Conclude(conformance.Test(w.T, subject, "acts on a change made while it was down", 8*time.Second))
+	}}, live.Scene{Name: "the config is deleted and created again", Play: func(w *live.World) {
+		frontendtest.Install(w, "03-workqueue/manifests", "03-workqueue/frontend.yaml")
+		w.Start("workqueue", func(ctx context.Context, config *rest.Config) error {
+			return Run(ctx, kubernetes.NewForConfigOrDie(config), w.Namespace)
+		})
+		frontendtest.Rest(w)
+		old := frontendtest.Pods(w)
+		configs := w.User.CoreV1().ConfigMaps(w.Namespace)
+		if err := configs.Delete(w.T.Context(), configName, metav1.DeleteOptions{}); err != nil {
+			w.T.Fatal(err)
+		}
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configName}, Data: map[string]string{"greeting": "good morning"}}
+		if _, err := configs.Create(w.T.Context(), config, metav1.CreateOptions{}); err != nil {
+			w.T.Fatal(err)
+		}
+		w.Await(10*time.Second, frontendtest.AreReplaced(w, old), "ConfigMap frontend-config was deleted and created again. Ten seconds later, Pods of the frontend still run with the old config.")
 	}})
 }
