@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -83,7 +82,7 @@ func NewAgent(ctx context.Context, client kubernetes.Interface, options AgentOpt
 		broadcaster: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
 	}
 	a.lister = a.nodes.Lister()
-	a.recorder = a.broadcaster.NewRecorder(scheme.Scheme, "reboot-agent")
+	a.recorder = newRecorder(a.broadcaster, "reboot-agent")
 	// The agent's work may be pending when it starts: an add event counts like any other.
 	_, err := a.nodes.TypedInformer().AddTypedEventHandler(coreinformers.NodeHandlerFuncs{
 		AddFunc:    func(node *corev1.Node) { a.queue.Add(node.Name) },
@@ -245,8 +244,9 @@ func (a *Agent) complete(ctx context.Context, node *corev1.Node, before, after s
 	stillAsks := false
 	if a.Sentinel != nil {
 		why, asks, err := a.Sentinel.Check(ctx)
-		if err != nil {
+		if err != nil { // if it asks later, that may be what it asked for before the reboot
 			klog.FromContext(ctx).Error(err, "Cannot tell whether the machine needs another reboot")
+			done = done.set(SentinelIgnoredAnnotation, "the check after the reboot failed")
 		} else if asks {
 			done, stillAsks = done.set(SentinelIgnoredAnnotation, why), true
 		}

@@ -361,3 +361,22 @@ func TestSentinelAsksForAReboot(t *testing.T) {
 		w.requireDone(2, "node-00")
 	})
 }
+
+// If the check fails right after a reboot, and the machine asks again later, it may be for the same reason as before.
+func TestSentinelFailsAfterTheReboot(t *testing.T) {
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken")
+	inWorld(t, func(t *testing.T, w *world) {
+		w.agent.Sentinel = &Sentinel{Command: []string{"sh", "-c", "test ! -e " + broken + " || exit 2"}, Interval: time.Minute} // asks
+		w.addMachines(1)
+		w.startController(0)
+		advance(10 * time.Second)
+		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		require.NoError(t, os.WriteFile(broken, nil, 0o600))
+		advance(10 * time.Minute)
+		require.Equal(t, Idle, PhaseOf(w.node("node-00")))
+		require.NoError(t, os.Remove(broken))
+		advance(time.Hour)
+		require.Equal(t, 1, w.machines["node-00"].boots())
+	})
+}

@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -66,7 +65,7 @@ func New(ctx context.Context, client kubernetes.Interface, options Options) (*Co
 		Options: options,
 		client:  client,
 		nodes:   nodeFactory.Core().V1().Nodes(),
-		drainer: newDrainer(client, options.DeleteUnmanagedPods, options.OwnPod),
+		drainer: newDrainer(client, options),
 		factory: []informers.SharedInformerFactory{nodeFactory, ledgerFactory},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](options.Backoff, options.MaxBackoff),
@@ -76,7 +75,7 @@ func New(ctx context.Context, client kubernetes.Interface, options Options) (*Co
 	}
 	c.lister = c.nodes.Lister()
 	c.metrics = newMetrics(c.lister)
-	c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, "reboot-controller")
+	c.recorder = newRecorder(c.broadcaster, "reboot-controller")
 
 	_, err := c.nodes.TypedInformer().AddTypedEventHandler(coreinformers.NodeHandlerFuncs{
 		AddFunc: func(node *corev1.Node) { c.enqueue(node.Name) },

@@ -547,6 +547,28 @@ func TestBlockingPods(t *testing.T) {
 	})
 }
 
+// A Pod that blocks reboots may come when its Node is about to be cordoned. The drain waits for it, and evicts nothing meanwhile.
+func TestABlockingPodThatComesLate(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		selector, err := labels.Parse("app=migration")
+		require.NoError(t, err)
+		w.options.BlockingPods = selector
+		w.addMachines(1)
+		w.addPod("web", "node-00")
+		w.startController(5 * time.Second)
+		w.request("node-00")
+		advance(time.Second)
+		w.addPod("migration", "node-00")
+		advance(5 * time.Minute)
+		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, []string{"migration", "web"}, w.pods("node-00"))
+		require.Equal(t, []string{"cannot delete Pods that block the reboot: shop/migration"}, w.told("node-00", "DrainWaiting"))
+		w.removePod("migration", "migration@node-00")
+		advance(2 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
 // A controller enters a Node in the ledger and stops before it admits the Node. Its successor asks again whether it may.
 func TestANodeThatWasEnteredButNotAdmitted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -2,6 +2,7 @@ package reboot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
@@ -35,6 +37,9 @@ type drainer struct {
 	// ownPod is the Pod that this process runs in, as namespace/name; "" if unknown. It is not evicted: if no other Node can
 	// take it, nobody would be left to end the drain. It is stopped with the machine.
 	ownPod string
+	// blocking selects Pods that are not evicted while they run, so the drain waits for them; nil for none. Usually a Node with
+	// such a Pod is not admitted, but one may come when it is about to be cordoned.
+	blocking labels.Selector
 
 	mu      sync.Mutex
 	evicted map[types.UID]attempt // the last attempt for each Pod, for evictionRetry
@@ -46,8 +51,11 @@ type attempt struct {
 	reason string // why the Pod is still there, in a sentence
 }
 
-func newDrainer(client kubernetes.Interface, deleteUnmanaged bool, ownPod string) *drainer {
-	return &drainer{client: client, deleteUnmanaged: deleteUnmanaged, ownPod: ownPod, evicted: map[types.UID]attempt{}}
+func newDrainer(client kubernetes.Interface, options Options) *drainer {
+	return &drainer{
+		client: client, deleteUnmanaged: options.DeleteUnmanagedPods, ownPod: options.OwnPod, blocking: options.BlockingPods,
+		evicted: map[types.UID]attempt{},
+	}
 }
 
 // drainHelper returns kubectl's settings for a drain, for the choice of the Pods.
@@ -69,6 +77,9 @@ func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting s
 		if pod.Namespace+"/"+pod.Name == d.ownPod {
 			return drain.MakePodDeleteStatusSkip()
 		}
+		if d.blocking != nil && !hasEnded(&pod) && d.blocking.Matches(labels.Set(pod.Labels)) {
+			return drain.MakePodDeleteStatusWithError("Pods that block the reboot")
+		}
 		return drain.MakePodDeleteStatusOkay()
 	}}
 	list, errs := helper.GetPodsForDeletion(node)
@@ -79,21 +90,26 @@ func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting s
 		return utilerrors.NewAggregate(errs).Error(), evictionRetry, nil
 	}
 	again = terminationPoll
-	var reasons []string
+	var refusals, others []string // reasons
+	errs = nil
 	for _, pod := range list.Pods() {
 		reason, refused, err := d.evict(ctx, pod, dryRun)
-		if err != nil {
-			return "", 0, err
-		}
-		if refused {
+		switch {
+		case err != nil: // of this Pod, perhaps: the others are evicted all the same
+			errs = append(errs, err)
+		case refused:
 			again = evictionRetry
-		}
-		if reason != "" {
-			reasons = append(reasons, reason)
+			refusals = append(refusals, reason)
+		case reason != "":
+			others = append(others, reason)
 		}
 	}
-	slices.Sort(reasons)
-	return strings.Join(reasons, "; "), again, nil
+	if len(errs) > 0 {
+		return "", 0, errors.Join(errs...)
+	}
+	slices.Sort(refusals)
+	slices.Sort(others)
+	return strings.Join(append(refusals, others...), "; "), again, nil
 }
 
 // evict evicts a Pod, unless that was tried a moment ago. The reason says why the Pod is still there; "" if it is gone.

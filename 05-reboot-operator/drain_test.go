@@ -1,6 +1,7 @@
 package reboot
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -34,7 +35,7 @@ func newTestDrainer(answer *error) (d *drainer, evictions *[]*policyv1.Eviction)
 		*evictions = append(*evictions, action.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction))
 		return true, nil, *answer
 	})
-	return newDrainer(client, true, ""), evictions
+	return newDrainer(client, Options{DeleteUnmanagedPods: true}), evictions
 }
 
 func TestAnswersToAnEviction(t *testing.T) {
@@ -70,6 +71,33 @@ func TestAnswersToAnEviction(t *testing.T) {
 			require.Equal(t, metav1.NewUIDPreconditions("1"), options.Preconditions)
 		})
 	}
+}
+
+// An eviction that fails keeps the others from nothing. What the drain waits for begins with the Pods that cannot be evicted.
+func TestADrainOfSeveralPods(t *testing.T) {
+	var failure error
+	client := fake.NewClientset(newPod("a", "n1"), newPod("b", "n1"), newPod("c", "n1"))
+	var evicted []string
+	client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		pod := action.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction).Name
+		evicted = append(evicted, pod)
+		switch pod {
+		case "a":
+			return true, nil, failure
+		case "c":
+			return true, nil, apierrors.NewTooManyRequests("not now", 0)
+		}
+		return true, nil, nil
+	})
+	waiting, _, err := newDrainer(client, Options{DeleteUnmanagedPods: true}).step(t.Context(), "n1", false)
+	require.NoError(t, err)
+	require.Equal(t, "Pod shop/c cannot be evicted: not now; Pod shop/a is terminating; Pod shop/b is terminating", waiting)
+	require.Equal(t, []string{"a", "b", "c"}, evicted)
+
+	evicted, failure = nil, apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget"))
+	_, _, err = newDrainer(client, Options{DeleteUnmanagedPods: true}).step(t.Context(), "n1", false)
+	require.ErrorContains(t, err, "evict Pod shop/a: ")
+	require.Equal(t, []string{"a", "b", "c"}, evicted)
 }
 
 // An eviction that was refused is tried again after evictionRetry, and not before, however often step is called.
@@ -115,7 +143,7 @@ func TestARefusedEvictionReturnsAtOnce(t *testing.T) {
 		config.Wrap(EvictOnce)
 		client, err := kubernetes.NewForConfig(config)
 		require.NoError(t, err)
-		d := newDrainer(client, true, "")
+		d := newDrainer(client, Options{DeleteUnmanagedPods: true})
 		reason, refused, err := d.evict(t.Context(), *newPod("web", "n1"), false)
 		require.NoError(t, err)
 		require.True(t, refused)

@@ -15,9 +15,11 @@ import (
 	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 func TestCommand(t *testing.T) {
@@ -67,6 +69,30 @@ func TestCommandThatHangs(t *testing.T) {
 	}()
 	err := Command{"sh", "-c", "touch " + started + "; exec sleep 600"}.Reboot(ctx)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// The agent in the manifests reaches the system's D-Bus: the address is where the host's directory is mounted.
+func TestTheManifestMountsTheBus(t *testing.T) {
+	text, err := os.ReadFile("manifests/agent.yaml")
+	require.NoError(t, err)
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+	require.NoError(t, err)
+	pod := object.(*appsv1.DaemonSet).Spec.Template.Spec
+	host, mounted, address := map[string]string{}, map[string]string{}, ""
+	for _, volume := range pod.Volumes {
+		host[volume.Name] = volume.HostPath.Path
+	}
+	for _, mount := range pod.Containers[0].VolumeMounts {
+		mounted[mount.MountPath] = host[mount.Name]
+	}
+	for _, variable := range pod.Containers[0].Env {
+		if variable.Name == "DBUS_SYSTEM_BUS_ADDRESS" {
+			address = variable.Value
+		}
+	}
+	path, ok := strings.CutPrefix(address, "unix:path=")
+	require.True(t, ok, "package dbus looks in /var/run by default, which is not the host's: %q", address)
+	require.Equal(t, "/run/dbus", mounted[filepath.Dir(path)])
 }
 
 // fakeLogind is a D-Bus on which answer takes the place of systemd-logind; nil for no answer.

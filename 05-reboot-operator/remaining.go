@@ -69,11 +69,16 @@ func describe(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
 	return fmt.Sprintf("%s (PodDisruptionBudget %s allows no disruption)", name, strings.Join(against, ", "))
 }
 
+// hasEnded reports whether all containers of a Pod have ended for good.
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 // Blockers returns, by the name of each Node, the first of the given Pods that run on it. Those that have ended don't count.
 func Blockers(pods []*corev1.Pod) map[string]string {
 	blocking := map[string]string{}
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if pod.Spec.NodeName == "" || hasEnded(pod) {
 			continue
 		}
 		if name := pod.Namespace + "/" + pod.Name; blocking[pod.Spec.NodeName] == "" || name < blocking[pod.Spec.NodeName] {

@@ -2,6 +2,7 @@ package reboot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -40,6 +41,9 @@ func (c *Controller) drain(ctx context.Context, node *corev1.Node) (again time.D
 	case overdue && waiting != "":
 		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, waiting))
 	case err != nil:
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) { // it may stay the same for long
+			c.tell(node, corev1.EventTypeWarning, "DrainWaiting", "Drain", node.Annotations[AdmittedAnnotation], "%v", err)
+		}
 		return 0, err
 	case waiting != "":
 		if again == evictionRetry {

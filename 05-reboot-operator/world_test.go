@@ -537,6 +537,9 @@ func (p *process) react(action clienttesting.Action) (bool, runtime.Object, erro
 	case resource.Resource == "events":
 		if create, ok := action.(clienttesting.CreateAction); ok {
 			event := create.GetObject().(*eventsv1.Event)
+			if len(event.Note) > 1024 {
+				return true, nil, apierrors.NewInvalid(eventsv1.SchemeGroupVersion.WithKind("Event").GroupKind(), event.Name, nil)
+			}
 			w.events = append(w.events, strings.Join([]string{event.Regarding.Name, event.Type, event.Reason, event.Note}, " "))
 			return true, event, nil
 		}
