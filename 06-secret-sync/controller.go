@@ -82,7 +82,7 @@ func New(ctx context.Context, client kubernetes.Interface, metadataClient metada
 	c.queue = newQueue(options, c.isDelete)
 	c.namesakes = newNamesakes(metadataClient, options.Scope, c.enqueue, c.enqueueName)
 	c.metrics = newMetrics(c.outcomes, c.pending)
-	c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, "secretsync")
+	c.recorder = shortNotes{c.broadcaster.NewRecorder(scheme.Scheme, "secretsync")}
 	return c, c.addHandlers(klog.FromContext(ctx))
 }
 
@@ -156,6 +156,10 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 		// The copy or its namespace is gone, or being deleted. If it comes back, an event requeues the key.
 		klog.FromContext(ctx).V(2).Info("Gone, not retrying", "err", err)
 		c.queue.Forget(key)
+		if namespace := c.namespace(key.Namespace); failed.Reason == NamespaceTerminating && namespace != nil && namespace.DeletionTimestamp == nil {
+			// Or it has come back, and this API server does not know yet.
+			c.queue.AddAfter(key, c.MaxBackoff)
+		}
 	case errors.As(err, &failed) && (failed.conflict || failed.exists):
 		klog.FromContext(ctx).V(2).Info("Conflict, requeueing with backoff", "err", err)
 		c.queue.AddRateLimited(key)

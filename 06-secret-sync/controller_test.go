@@ -1,6 +1,7 @@
 package secretsync
 
 import (
+	"context"
 	"fmt"
 	"net/http/httptest"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -297,6 +299,43 @@ func TestTerminatingNamespaces(t *testing.T) {
 			require.Equal(t, []string{"create ns-00/db"}, w.written())
 		})
 	}
+}
+
+// B9: a namespace has been created again, and the API server that is asked to create a copy does not know yet.
+func TestANamespaceThatIsBackSoonerThanTheAPIServerKnows(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(1)
+		w.startController(0)
+		w.share("db")
+		advance(time.Minute)
+		w.terminate("ns-00")
+		w.removeNamespace("ns-00")
+		advance(time.Minute)
+		w.locked(func() { w.behind["ns-00"] = true })
+		w.addNamespace("ns-00", true)
+		advance(10 * time.Minute)
+		w.requireCopies("db", "ns-00")
+	})
+}
+
+// B1: the sources of a name were gone when a reconcile looked, and may be back when it ends the watch of the name.
+func TestReleaseLooksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var again []string
+		n := newNamesakes(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), Scope{SourceNamespace: "secret-sync"},
+			func(cache.ObjectName) {}, func(name string) { again = append(again, name) })
+		n.start(ctx)
+		n.watch("db")
+		time.Sleep(time.Second)
+		require.Empty(t, again)
+		n.release("db")
+		require.Equal(t, []string{"db"}, again)
+		n.release("db")
+		require.Equal(t, []string{"db"}, again, "there is no watch any more")
+		cancel()
+		n.wait()
+	})
 }
 
 // The controller writes a copy before it knows that the namespace is being deleted, or gone. Neither makes it fall behind.

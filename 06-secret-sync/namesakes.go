@@ -99,6 +99,7 @@ func (n *namesakes) release(name string) {
 		}
 	}
 	n.stop(name)
+	n.ended(name) // by now, there may be a source again
 }
 
 // stop ends the watch of a name.

@@ -3,7 +3,9 @@ package secretsync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 )
 
@@ -147,6 +150,22 @@ func (c *Controller) report(ctx context.Context, in Input, decision Decision, er
 			c.recorder.Eventf(refusal.Source.reference(), related, corev1.EventTypeWarning, string(refusal.Reason), "Copy", "Not copied to %s: %s", in.Key, refusal.Message)
 		}
 	}
+}
+
+// maxNote is how many bytes the note of an Event has at most. The API server refuses a longer one, and client-go drops it then.
+const maxNote = 1024
+
+// shortNotes is a recorder that shortens the notes of Events that are too long.
+type shortNotes struct{ events.EventRecorder }
+
+// Eventf records an Event.
+func (r shortNotes) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	text := fmt.Sprintf(note, args...)
+	const ellipsis = "…"
+	if len(text) > maxNote {
+		text = strings.ToValidUTF8(text[:maxNote-len(ellipsis)], "") + ellipsis // it may have cut a character in two
+	}
+	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", text)
 }
 
 // nameOrNone returns the name of a source, for the log; "" if there is none.

@@ -69,6 +69,7 @@ type world struct {
 	onWrite   func(*process)  // called after each write that succeeded; may be nil
 	onRequest func(string)    // called before each write, with its verb and key, while the world is locked; may be nil
 	forbidden map[string]bool // namespaces in which the processes may not write
+	behind    map[string]bool // namespaces that have been created again, and the next create is answered as if they had not
 	full      map[string]bool // namespaces whose ResourceQuota allows no more Secrets
 	events    []string        // "Name Type Reason Note"
 	reads     int             // of single Secrets
@@ -132,7 +133,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 				Workers: 4, Backoff: 100 * time.Millisecond, MaxBackoff: time.Minute, Grace: 5 * time.Second,
 			},
 			objects: map[schema.GroupVersionResource]map[cache.ObjectName]object{secretsResource: {}, namespacesResource: {}},
-			users:   map[types.UID]bool{}, fields: manager, watchers: map[*watcher]bool{}, forbidden: map[string]bool{}, full: map[string]bool{}, version: 1,
+			users:   map[types.UID]bool{}, fields: manager, watchers: map[*watcher]bool{}, forbidden: map[string]bool{}, behind: map[string]bool{}, full: map[string]bool{}, version: 1,
 		}
 		w.addNamespace("secret-sync", false)
 		defer func() {
@@ -369,6 +370,9 @@ func (p *process) react(action clienttesting.Action) (bool, runtime.Object, erro
 	switch action := action.(type) {
 	case clienttesting.CreateActionImpl:
 		if event, ok := action.Object.(*eventsv1.Event); ok {
+			if len(event.Note) > 1024 {
+				return true, nil, apierrors.NewInvalid(eventsv1.SchemeGroupVersion.WithKind("Event").GroupKind(), event.Name, nil)
+			}
 			w.events = append(w.events, strings.Join([]string{event.Regarding.Name, event.Type, event.Reason, event.Note}, " "))
 			return true, event, nil
 		}
@@ -445,12 +449,13 @@ func (p *process) write(verb string, key cache.ObjectName, change func(current *
 		err = apierrors.NewForbidden(secretsResource.GroupResource(), key.Name, fmt.Errorf("User cannot %s %s", verb, secretValue))
 	case verb == "create" && w.full[key.Namespace] && current == nil:
 		err = apierrors.NewForbidden(secretsResource.GroupResource(), key.Name, errors.New("exceeded quota: secrets, requested: secrets=1, used: secrets=1, limited: secrets=1"))
+	case verb == "create" && w.behind[key.Namespace]:
+		delete(w.behind, key.Namespace)
+		err = isTerminating(key)
 	case namespace == nil:
 		err = apierrors.NewNotFound(namespacesResource.GroupResource(), key.Namespace)
 	case verb == "create" && namespace.GetDeletionTimestamp() != nil:
-		forbidden := apierrors.NewForbidden(secretsResource.GroupResource(), key.Name, errors.New("the namespace is being terminated"))
-		forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-		err = forbidden
+		err = isTerminating(key)
 	default:
 		now, err = change(current)
 	}
@@ -480,6 +485,13 @@ func (p *process) write(verb string, key cache.ObjectName, change func(current *
 		return true, nil, nil
 	}
 	return true, now.DeepCopy(), nil
+}
+
+// isTerminating is the answer to a request to create an object in a namespace that is being deleted.
+func isTerminating(key cache.ObjectName) error {
+	forbidden := apierrors.NewForbidden(secretsResource.GroupResource(), key.Name, errors.New("the namespace is being terminated"))
+	forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return forbidden
 }
 
 // sameSecret reports whether an update changes nothing: then the API server keeps the resourceVersion.

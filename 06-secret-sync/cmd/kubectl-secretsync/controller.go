@@ -125,6 +125,9 @@ func (f *controllerFlags) run(ctx context.Context) error {
 func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
+	// By default, client-go logs the warnings that come with an answer. They are texts of somebody's policies and webhooks, which
+	// may quote the Secret.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	metadataClient, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, nil, err
@@ -150,11 +153,23 @@ func (f *controllerFlags) check(ctx context.Context, client kubernetes.Interface
 		return fmt.Errorf("the source namespace %q does not exist, so it cannot have the Lease; if the name is right, and its copies are to be deleted, "+
 			"name a namespace for the Lease with --lease-namespace, or run a single controller with --lease-duration 0", f.sourceNamespace)
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return nil
+		return f.checkLease(ctx, client)
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
 		return fmt.Errorf("get namespace %q from %s: %w", f.sourceNamespace, host, err)
 	}
 	return fmt.Errorf("the API server at %s does not answer; is the address right, and is it running? %w", host, err)
+}
+
+// checkLease returns an error if the namespace of the Lease does not exist.
+func (f *controllerFlags) checkLease(ctx context.Context, client kubernetes.Interface) error {
+	if f.leaseDuration == 0 || f.leaseNamespace == f.sourceNamespace {
+		return nil
+	}
+	_, err := client.CoreV1().Namespaces().Get(ctx, f.leaseNamespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the namespace %q of the Lease does not exist; name another one with --lease-namespace", f.leaseNamespace)
+	}
+	return nil // another error may be over when the elector asks for the Lease
 }
 
 // lead runs the controller while it holds the Lease. It returns when ctx is cancelled, or with an error when the Lease is

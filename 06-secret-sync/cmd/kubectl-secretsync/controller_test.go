@@ -363,11 +363,15 @@ func TestExitCode(t *testing.T) {
 // In a source namespace that does not exist, no Lease can be created. The copies must still be deleted, so there are ways out.
 func TestTheNamespaceOfTheLeaseDoesNotExist(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "")
-	client := fake.NewClientset()
+	namespace := func(name string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	client := fake.NewClientset(namespace("leases"), namespace("pods"))
 	for flag, want := range map[string]string{
 		"--source-namespace=shared": `the source namespace "shared" does not exist, so it cannot have the Lease; if the name is right, and its copies are to be deleted, ` +
 			"name a namespace for the Lease with --lease-namespace, or run a single controller with --lease-duration 0",
 		"--lease-namespace=leases": "",
+		"--lease-namespace=lease":  `the namespace "lease" of the Lease does not exist; name another one with --lease-namespace`,
 		"--lease-duration=0":       "",
 	} {
 		f := &controllerFlags{}
@@ -384,6 +388,25 @@ func TestTheNamespaceOfTheLeaseDoesNotExist(t *testing.T) {
 	require.NoError(t, controllerCommand(f).ParseFlags([]string{"--source-namespace=shared"}))
 	require.NoError(t, f.parse())
 	require.NoError(t, f.check(t.Context(), client, "host"))
+}
+
+// The text of a policy or a webhook may quote the Secret.
+func TestWarningsAreNotLogged(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Warning", `299 - "hunter2"`)
+		_, _ = io.WriteString(w, `{"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "db"}}`)
+	}))
+	defer server.Close()
+	client, metadataClient, err := clients(&rest.Config{Host: server.URL})
+	require.NoError(t, err)
+	log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), log)
+	_, err = client.CoreV1().Secrets("shop").Create(ctx, &corev1.Secret{}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = metadataClient.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace("shop").Get(ctx, "db", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NotContains(t, log.GetSink().(ktesting.Underlier).GetBuffer().String(), "hunter2")
 }
 
 // silent is a transport on which nothing is answered.

@@ -29,9 +29,10 @@ type fenced struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (t fenced) RoundTrip(r *http.Request) (*http.Response, error) {
-	until := t.fence.until.Load()
+	until, now := t.fence.until.Load(), time.Now()
 	isLease := strings.Contains(r.URL.Path, "/apis/coordination.k8s.io/")
-	if until == nil || r.Method == http.MethodGet || isLease || time.Now().Before(*until) {
+	// The monotonic clock stands still while a machine is suspended, and the wall clock may be set back.
+	if until == nil || r.Method == http.MethodGet || isLease || now.Before(*until) && now.Round(0).Before(until.Round(0)) {
 		return t.next.RoundTrip(r)
 	}
 	if r.Body != nil {

@@ -66,6 +66,31 @@ func TestALeaderThatHungWritesNothing(t *testing.T) {
 	})
 }
 
+// It writes nothing either from when it has read that the Lease is another's, although its own renewal is not long ago.
+func TestALeaderThatReadsAnotherHolderWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		ours, theirs := testLease(client, "ours"), testLease(client, "theirs")
+		writes := func() error {
+			request, err := http.NewRequest("PUT", "https://cluster/api/v1/namespaces/team-a/secrets/db", nil)
+			require.NoError(t, err)
+			_, err = ours.fence.wrap(new(requests)).RoundTrip(request)
+			return err
+		}
+		require.NoError(t, ours.Create(t.Context(), record("ours")))
+		_, _, err := ours.Get(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, writes())
+		_, _, err = theirs.Get(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, theirs.Update(t.Context(), record("theirs")))
+		require.NoError(t, writes(), "it cannot know yet")
+		_, _, err = ours.Get(t.Context())
+		require.NoError(t, err)
+		require.ErrorIs(t, writes(), errFenced)
+	})
+}
+
 // closing is a body that knows whether it was closed.
 type closing struct {
 	io.Reader

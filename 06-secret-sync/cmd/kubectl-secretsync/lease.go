@@ -29,6 +29,15 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.written(begin, l.Interface.Update(ctx, record))
 }
 
+// Get tells the fence at once if the Lease is somebody else's. The elector ends the leadership only at its renew deadline.
+func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil && record.HolderIdentity != l.Identity() {
+		l.fence.until.Store(&time.Time{})
+	}
+	return record, raw, err
+}
+
 // written notes the result of a write that began then.
 func (l *lease) written(begin time.Time, err error) error {
 	if err == nil {
