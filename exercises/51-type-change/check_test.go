@@ -29,27 +29,23 @@ func TestExercise(t *testing.T) {
 			expect(w, "shop", "db", "", "Secret vault/db was deleted. ")
 		}},
 		check.Scene{Name: "the type changes while the controller is down", Play: func(w *check.World) {
-			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync))
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync), secret("vault", "cert", "same", Sync))
 			controller := start(w)
 			controller.Stop()
-			w.Delete("secrets", "vault", "db")
-			source := secret("vault", "db", "two", Sync)
-			source.Type = "example.com/database"
-			w.Given(source)
+			recreate(w, "db", "two")
+			recreate(w, "cert", "same")
 			start(w)
 			expect(w, "shop", "db", "two", "Secret vault/db was recreated with another type while the controller was down. ")
+			expectType(w, "db", "Secret vault/db was recreated with another type while the controller was down. ")
+			expect(w, "shop", "cert", "same", "Secret vault/cert was recreated with another type and the same data while the controller was down. ")
+			expectType(w, "cert", "Secret vault/cert was recreated with another type and the same data while the controller was down. ")
 		}},
-		check.Scene{Name: "the type of the source changes", Play: func(w *check.World) {
+		check.Scene{Name: "the type changes while the watch is broken", Play: func(w *check.World) {
 			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync))
 			start(w)
-			w.Delete("secrets", "vault", "db")
-			source := secret("vault", "db", "two", Sync)
-			source.Type = "example.com/database"
-			w.Given(source)
-			expect(w, "shop", "db", "two", "Secret vault/db was recreated with another type. ")
-			if got := check.Must(w.Client.CoreV1().Secrets("shop").Get(context.Background(), "db", metav1.GetOptions{})).Type; got != source.Type {
-				w.Failf("Secret vault/db was recreated with type %s. A minute later, its copy shop/db has type %s.", source.Type, got)
-			}
+			w.BreakWatches("secrets", func() { recreate(w, "db", "two") })
+			expect(w, "shop", "db", "two", "Secret vault/db was recreated with another type while the watch was broken. ")
+			expectType(w, "db", "Secret vault/db was recreated with another type while the watch was broken. ")
 		}},
 		check.Scene{Name: "a user's Secret of another type is in the way", Play: func(w *check.World) {
 			own := secret("shop", "db", "mine")
@@ -78,6 +74,17 @@ func secret(namespace, name, password string, annotations ...string) *corev1.Sec
 		s.Annotations[annotation] = ""
 	}
 	return s
+}
+
+// newType is the type that recreate gives to a Secret.
+const newType = "example.com/database"
+
+// recreate deletes a Secret of namespace vault, and creates it with another type and this password.
+func recreate(w *check.World, name, password string) {
+	w.Delete("secrets", "vault", name)
+	source := secret("vault", name, password, Sync)
+	source.Type = newType
+	w.Given(source)
 }
 
 func start(w *check.World) *check.Process {
@@ -115,5 +122,12 @@ func expect(w *check.World, namespace, name, want, why string) {
 		w.Failf("%sA minute later, there is a Secret %s/%s.", why, namespace, name)
 	default:
 		w.Failf("%sA minute later, the password in Secret %s/%s is %q; it should be %q.", why, namespace, name, got, want)
+	}
+}
+
+// expectType fails the check if the copy of a Secret that was recreated does not have its new type.
+func expectType(w *check.World, name, why string) {
+	if got := check.Must(w.Client.CoreV1().Secrets("shop").Get(context.Background(), name, metav1.GetOptions{})).Type; got != newType {
+		w.Failf("%sA minute later, its copy shop/%s has type %s instead of %s.", why, name, got, newType)
 	}
 }
