@@ -40,10 +40,10 @@ func TestExercise(t *testing.T) {
 		}},
 		check.Scene{Name: "the old Deployment cannot be deleted at first", Play: func(w *check.World) {
 			start(w)
-			w.Inject("verb=delete,resource=deployments,nth=1,refuse=500")
+			w.Inject("verb=delete,resource=deployments,nth=1-3,refuse=500")
 			rename(w, "store")
 			if w.Exists("deployments.apps", "shop", "web") {
-				w.Failf("The Deployment of the app was renamed from web to store, and the API server refused to delete Deployment web once. A minute later, it still exists.")
+				w.Failf("The Deployment of the app was renamed from web to store, and the API server refused to delete Deployment web three times. A minute later, it still exists.")
 			}
 		}},
 		check.Scene{Name: "the Deployment is renamed while the controller is down", Play: func(w *check.World) {
@@ -68,7 +68,11 @@ func app(name, deployment string) *corev1.ConfigMap {
 
 func start(w *check.World) *check.Process {
 	w.Given(app("shop-app", "web"), app("blog-app", "blog"))
-	w.Given(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "legacy"}})
+	isController := true
+	w.Given(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "legacy",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "App", Name: "shop-app", UID: "4711", Controller: &isController}},
+	}})
 	controller := run(w)
 	w.Advance(time.Minute)
 	return controller
