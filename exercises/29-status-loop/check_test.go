@@ -38,6 +38,23 @@ func TestExercise(t *testing.T) {
 			start(w)
 			expect(w, "10.0.0.1")
 		}},
+		check.Scene{Name: "the address changes, and the load balancer has worked all the time", Play: func(w *check.World) {
+			c := start(w)
+			expect(w, "10.0.0.1")
+			since := meta.FindStatusCondition(get(w).Status.Conditions, Ready).LastTransitionTime
+			c.set("10.0.0.2")
+			w.Advance(time.Minute)
+			expect(w, "10.0.0.2")
+			if now := meta.FindStatusCondition(get(w).Status.Conditions, Ready).LastTransitionTime; !now.Equal(&since) {
+				w.Failf("The load balancer of Service shop/web got another address, and it worked all the time. The lastTransitionTime of its condition %s changed, too.", Ready)
+			}
+		}},
+		check.Scene{Name: "the status has the address already, and no condition", Play: func(w *check.World) {
+			service := service()
+			service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "10.0.0.1"}}
+			startWith(w, service)
+			expect(w, "10.0.0.1")
+		}},
 	)
 }
 
@@ -63,9 +80,15 @@ func (c *oneAddress) Ensure(context.Context, string) (string, error) {
 	return c.address, nil
 }
 
-func start(w *check.World) *oneAddress {
+func service() *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+}
+
+func start(w *check.World) *oneAddress { return startWith(w, service()) }
+
+func startWith(w *check.World, service *corev1.Service) *oneAddress {
 	c := &oneAddress{w: w, address: "10.0.0.1"}
-	w.Given(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}})
+	w.Given(service)
 	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 		return (&Controller{Client: client, Namespace: "shop", Cloud: c}).Run(ctx)
 	})
@@ -73,8 +96,12 @@ func start(w *check.World) *oneAddress {
 	return c
 }
 
+func get(w *check.World) *corev1.Service {
+	return check.Must(w.Client.CoreV1().Services("shop").Get(context.Background(), "web", metav1.GetOptions{}))
+}
+
 func expect(w *check.World, address string) {
-	service := check.Must(w.Client.CoreV1().Services("shop").Get(context.Background(), "web", metav1.GetOptions{}))
+	service := get(w)
 	if ingress := service.Status.LoadBalancer.Ingress; len(ingress) != 1 || ingress[0].IP != address {
 		w.Failf("The load balancer of Service shop/web has the address %s. A minute later, the status of the Service says %v.", address, ingress)
 	}
