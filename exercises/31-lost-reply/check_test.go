@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/exercise/check"
 )
 
@@ -38,6 +39,21 @@ func TestExercise(t *testing.T) {
 			c := start(w, &tagged{w: w, refuse: 3})
 			expect(w, c, 1, "The cloud refused three calls. ", "blue")
 		}},
+		check.Scene{Name: "the cloud's answer is lost, and then it cannot say which networks there are", Play: func(w *check.World) {
+			c := start(w, &tagged{w: w, lose: 1, refuseToFind: 1})
+			expect(w, c, 1, "The cloud created network blue, its answer was lost, and the next search for the network failed. ", "blue")
+		}},
+		check.Scene{Name: "the controller is killed before it can write the ID", Play: func(w *check.World) {
+			for _, verb := range []string{"update", "patch"} {
+				w.InjectFault(apiproxy.Fault{
+					Match:  apiproxy.Match{Verb: verb, Resource: "configmaps", From: 1, To: 1},
+					Effect: apiproxy.Effect{Kill: apiproxy.Before},
+				})
+			}
+			c := start(w, &tagged{w: w})
+			c.run()
+			expect(w, c, 1, "The controller was killed after it had created network blue and before it could write its ID. It was started again. ", "blue")
+		}},
 	)
 }
 
@@ -45,10 +61,11 @@ func TestExercise(t *testing.T) {
 type tagged struct {
 	w *check.World
 
-	mu     sync.Mutex
-	lose   int      // number of creations whose answer gets lost
-	refuse int      // number of calls that fail
-	tags   []string // of the networks; the ID of a network is its place
+	mu           sync.Mutex
+	lose         int      // number of creations whose answer gets lost
+	refuse       int      // number of calls that fail
+	refuseToFind int      // number of calls of Find that fail once there is a network
+	tags         []string // of the networks; the ID of a network is its place
 }
 
 func (c *tagged) refused() error {
@@ -85,6 +102,11 @@ func (c *tagged) Find(_ context.Context, tag string) (string, error) {
 	if err := c.refused(); err != nil {
 		return "", err
 	}
+	if c.refuseToFind > 0 && len(c.tags) > 0 {
+		c.refuseToFind--
+		c.w.Say("the cloud fails to find a network")
+		return "", errors.New("503 Service Unavailable")
+	}
 	for i, other := range c.tags {
 		if other == tag {
 			return fmt.Sprint("network-", i+1), nil
@@ -99,11 +121,15 @@ func network(name string) *corev1.ConfigMap {
 
 func start(w *check.World, c *tagged) *tagged {
 	w.Given(network("blue"))
-	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+	c.run()
+	return c
+}
+
+func (c *tagged) run() {
+	c.w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 		return (&Controller{Client: client, Namespace: "net", Cloud: c}).Run(ctx)
 	})
-	w.Advance(time.Minute)
-	return c
+	c.w.Advance(time.Minute)
 }
 
 func expect(w *check.World, c *tagged, want int, why string, configMaps ...string) {
