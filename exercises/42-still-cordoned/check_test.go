@@ -36,6 +36,20 @@ func TestExercise(t *testing.T) {
 			}
 			expect(w, true, "Somebody cordoned node-1 before its reboot. ")
 		}},
+		check.Scene{Name: "the request is withdrawn after the agent has cordoned the Node", Play: func(w *check.World) {
+			cordoned := node(true, false)
+			cordoned.Annotations[Cordoned] = ""
+			start(w, cordoned, &machine{w: w})
+			expect(w, false, "The agent of node-1 had cordoned it for a reboot. The request was withdrawn before the reboot, while the agent was down. ")
+		}},
+		check.Scene{Name: "the agent is restarted by the reboot", Play: func(w *check.World) {
+			cordoned := node(true, true)
+			cordoned.Annotations[Cordoned] = ""
+			m := &machine{w: w}
+			m.rebooted.Store(true)
+			start(w, cordoned, m)
+			expect(w, false, "The agent of node-1 had cordoned it and rebooted the machine, and was started again by the reboot. ")
+		}},
 	)
 }
 
@@ -46,18 +60,26 @@ type machine struct {
 }
 
 func begin(w *check.World, cordoned, now bool) *machine {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{"owner": "ops"}}}
-	node.Spec.Unschedulable = cordoned
-	if now {
-		node.Annotations[Now] = ""
-	}
-	w.Given(node)
 	m := &machine{w: w}
+	start(w, node(cordoned, now), m)
+	return m
+}
+
+func node(cordoned, now bool) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{"owner": "ops"}}}
+	n.Spec.Unschedulable = cordoned
+	if now {
+		n.Annotations[Now] = ""
+	}
+	return n
+}
+
+func start(w *check.World, n *corev1.Node, m *machine) {
+	w.Given(n)
 	w.StartNamed("agent", func(ctx context.Context, config *rest.Config) error {
 		return (&Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Machine: m, Interval: 10 * time.Second}).Run(ctx)
 	})
 	w.Advance(10 * time.Minute)
-	return m
 }
 
 // Rebooted implements Machine.
@@ -89,7 +111,7 @@ func expect(w *check.World, cordoned bool, why string) {
 	case cordoned && !node.Spec.Unschedulable:
 		w.Failf("%sThe agent uncordoned it.", why)
 	case !cordoned && node.Spec.Unschedulable:
-		w.Failf("%sIt is still cordoned.", why)
+		w.Failf("%sThe Node is still cordoned.", why)
 	case now || ours:
 		w.Failf("%sIt still has an annotation that the agent should have removed.", why)
 	}
