@@ -46,19 +46,28 @@ func TestExercise(t *testing.T) {
 			}
 		}},
 		check.Scene{Name: "the request is withdrawn meanwhile", Play: func(w *check.World) {
-			w.Given(node("node-1", corev1.ConditionTrue, Needed))
-			w.Inject("verb=update,resource=nodes,nth=1,delay=5s", "verb=patch,resource=nodes,nth=1,delay=5s", "verb=get,resource=nodes,nth=1,delay=5s")
-			start(w)
-			w.Advance(2 * time.Second)
-			n := check.Must(w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
-			delete(n.Annotations, Needed)
-			check.Must(w.Client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}))
-			w.Advance(time.Minute)
-			if len(admitted(w)) > 0 {
-				w.Failf("The administrator withdrew the request for a reboot of node-1 while the controller was about to admit it. The controller admitted it all the same.")
-			}
+			w.Inject("verb=get,resource=nodes,nth=1,delay=5s")
+			withdraw(w)
+		}},
+		check.Scene{Name: "the request is withdrawn while the write is on its way", Play: func(w *check.World) {
+			withdraw(w)
 		}},
 	)
+}
+
+// withdraw delays the first write, and fails the check if the controller admits a Node whose request is withdrawn meanwhile.
+func withdraw(w *check.World) {
+	w.Given(node("node-1", corev1.ConditionTrue, Needed))
+	w.Inject("verb=update,resource=nodes,nth=1,delay=5s", "verb=patch,resource=nodes,nth=1,delay=5s")
+	start(w)
+	w.Advance(2 * time.Second)
+	n := check.Must(w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
+	delete(n.Annotations, Needed)
+	check.Must(w.Client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}))
+	w.Advance(time.Minute)
+	if len(admitted(w)) > 0 {
+		w.Failf("The administrator withdrew the request for a reboot of node-1 while the controller was about to admit it. The controller admitted it all the same.")
+	}
 }
 
 // node returns a Node with these annotations, besides one that has nothing to do with reboots.
