@@ -4,6 +4,7 @@ package capstone
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/controllers/harness/exercise/check"
@@ -23,7 +25,7 @@ func TestExercise(t *testing.T) {
 			start(w)
 			expect(w, "web", 8080, "Deployment shop/web asks for a Service with port 8080. ")
 			service := get(w, "web")
-			if owner := metav1.GetControllerOf(service); owner == nil || owner.Kind != "Deployment" || owner.Name != "web" {
+			if owner := metav1.GetControllerOf(service); owner == nil || owner.APIVersion != "apps/v1" || owner.Kind != "Deployment" || owner.Name != "web" {
 				w.Failf("Service shop/web does not say that Deployment shop/web is its controller. When the Deployment is deleted, the Service stays.")
 			}
 			w.Given(deployment("api", "9090"))
@@ -50,8 +52,17 @@ func TestExercise(t *testing.T) {
 			expect(w, "web", 8080, "Deployment shop/web asks for a Service with port 8080. ")
 			edit(w, "web", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "wrong"} })
 			expect(w, "web", 8080, "Somebody changed the selector of Service shop/web. ")
-			edit(w, "web", func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 1}} })
+			edit(w, "web", func(s *corev1.Service) { s.Spec.Selector["version"] = "old" })
+			expect(w, "web", 8080, "Somebody added a label to the selector of Service shop/web. ")
+			edit(w, "web", func(s *corev1.Service) {
+				s.Spec.Ports = []corev1.ServicePort{{Port: 1, TargetPort: intstr.FromInt32(1)}}
+			})
 			expect(w, "web", 8080, "Somebody changed the port of Service shop/web. ")
+			edit(w, "web", func(s *corev1.Service) {
+				s.Spec.Ports[0].Name = "web"
+				s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "debug", Port: 6060})
+			})
+			expect(w, "web", 8080, "Somebody added a port to Service shop/web. ")
 			w.Delete("services", "shop", "web")
 			expect(w, "web", 8080, "Somebody deleted Service shop/web. ")
 		}},
@@ -61,7 +72,7 @@ func TestExercise(t *testing.T) {
 			expect(w, "web", 8080, "Deployment shop/web asks for a Service with port 8080. ")
 			edit(w, "web", func(s *corev1.Service) {
 				s.Spec.ClusterIP, s.Spec.Type = "10.96.0.7", corev1.ServiceTypeClusterIP
-				s.Spec.Ports[0].Protocol = corev1.ProtocolTCP
+				s.Spec.Ports[0].Protocol, s.Spec.Ports[0].TargetPort = corev1.ProtocolTCP, intstr.FromInt32(8080)
 				s.Annotations = map[string]string{"note": "mine"}
 			})
 			w.Given(deployment("web", "8081"))
@@ -76,7 +87,7 @@ func TestExercise(t *testing.T) {
 			expect(w, "web", 8080, "Deployment shop/web asks for a Service with port 8080. ")
 			edit(w, "web", func(s *corev1.Service) { // as the API server does
 				s.Spec.ClusterIP, s.Spec.Type = "10.96.0.7", corev1.ServiceTypeClusterIP
-				s.Spec.Ports[0].Protocol = corev1.ProtocolTCP
+				s.Spec.Ports[0].Protocol, s.Spec.Ports[0].TargetPort = corev1.ProtocolTCP, intstr.FromInt32(8080)
 			})
 			w.Advance(time.Minute)
 			before := len(w.Writes())
@@ -89,15 +100,27 @@ func TestExercise(t *testing.T) {
 			}
 		}},
 		check.Scene{Name: "there is a Service of that name already", Play: func(w *check.World) {
-			own := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-			own.Spec.Ports = []corev1.ServicePort{{Port: 443}}
-			w.Given(own, deployment("web", "8080"))
+			w.Given(own("web"), deployment("web", "8080"))
+			other := own("api")
+			isController := true
+			other.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "App", Name: "api", UID: "4711", Controller: &isController}}
+			w.Given(other, deployment("api", "8080"))
 			start(w)
-			w.Given(deployment("web", ""))
+			w.Given(deployment("web", ""), deployment("api", ""))
 			w.Advance(time.Minute)
 			if service := get(w, "web"); service == nil || service.Spec.Ports[0].Port != 443 || len(service.OwnerReferences) > 0 {
 				w.Failf("A user had created Service shop/web. The controller changed or deleted it, although it does not belong to Deployment shop/web.")
 			}
+			if service := get(w, "api"); service == nil || service.Spec.Ports[0].Port != 443 || !slices.EqualFunc(service.OwnerReferences, other.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) {
+				w.Failf("Service shop/api belongs to another object, whose name is api, too. The controller changed or deleted it, although it does not belong to Deployment shop/api.")
+			}
+		}},
+		check.Scene{Name: "the Service that was there already is deleted", Play: func(w *check.World) {
+			w.Given(own("web"), deployment("web", "8080"))
+			start(w)
+			w.Advance(time.Minute)
+			w.Delete("services", "shop", "web")
+			expect(w, "web", 8080, "A user had created Service shop/web, and deleted it. Deployment shop/web asks for a Service with port 8080. ")
 		}},
 		check.Scene{Name: "a port is no port", Play: func(w *check.World) {
 			w.Given(deployment("a", "http"), deployment("b", "0"), deployment("c", "70000"), deployment("d", ""), deployment("web", "8080"))
@@ -164,7 +187,7 @@ func TestExercise(t *testing.T) {
 			w.Advance(5 * time.Second)
 			controller.Stop()
 			if get(w, "web") == nil {
-				w.Failf("The controller was asked to stop while it was creating Service shop/web, and it returned before the request was answered.")
+				w.Failf("The controller was asked to stop while it was creating Service shop/web. The creation was cut off, or Run did not wait for it.")
 			}
 		}},
 	)
@@ -180,6 +203,13 @@ func deployment(name, port string) *appsv1.Deployment {
 		d.Annotations[Port] = port
 	}
 	return d
+}
+
+// own returns a Service that a user has created.
+func own(name string) *corev1.Service {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	service.Spec.Ports = []corev1.ServicePort{{Port: 443}}
+	return service
 }
 
 func start(w *check.World) *check.Process {
@@ -215,6 +245,8 @@ func expect(w *check.World, name string, port int32, why string) {
 		w.Failf("%sA minute later, there is no Service shop/%s.", why, name)
 	case len(service.Spec.Ports) != 1 || service.Spec.Ports[0].Port != port:
 		w.Failf("%sA minute later, the ports of Service shop/%s are %v; there should be one, %d.", why, name, ports(service), port)
+	case service.Spec.Ports[0].TargetPort != (intstr.IntOrString{}) && service.Spec.Ports[0].TargetPort != intstr.FromInt32(port):
+		w.Failf("%sA minute later, port %d of Service shop/%s leads to port %s of the Pods.", why, port, name, service.Spec.Ports[0].TargetPort.String())
 	case len(service.Spec.Selector) != 1 || service.Spec.Selector["app"] != name:
 		w.Failf("%sA minute later, the selector of Service shop/%s is %v; the one of the Deployment is %v.", why, name, service.Spec.Selector, map[string]string{"app": name})
 	}
