@@ -40,6 +40,12 @@ func TestExercise(t *testing.T) {
 			w.Given(namespace("shop", Sync))
 			expectSoon(w, "Namespace shop was annotated. ")
 		}},
+		check.Scene{Name: "a namespace loses its annotation", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync))
+			start(w)
+			w.Given(namespace("shop"))
+			expect(w, "shop", "db", "", "The annotation of namespace shop was removed. ")
+		}},
 	)
 }
 
