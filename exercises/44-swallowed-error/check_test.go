@@ -28,18 +28,18 @@ func TestExercise(t *testing.T) {
 			w.Delete("secrets", "vault", "db")
 			expect(w, "shop", "db", "", "Secret vault/db was deleted. ")
 		}},
-		check.Scene{Name: "each write fails once", Play: func(w *check.World) {
+		check.Scene{Name: "each write fails six times", Play: func(w *check.World) {
 			w.Given(namespace("vault"), namespace("shop", Sync))
 			for _, verb := range []string{"create", "update", "patch", "delete"} {
-				w.Inject("verb=" + verb + ",resource=secrets,nth=1,refuse=500")
+				w.Inject("verb=" + verb + ",resource=secrets,nth=1-6,refuse=500")
 			}
 			start(w)
 			w.Given(secret("vault", "db", "one", Sync)) // one event, and so one reconcile
-			expect(w, "shop", "db", "one", "The API server refused to create the copy once. ")
+			expect(w, "shop", "db", "one", "The API server refused to create the copy six times. ")
 			edit(w, "vault", "db", func(s *corev1.Secret) { s.Data["password"] = []byte("two") })
-			expect(w, "shop", "db", "two", "The API server refused to update the copy once. ")
+			expect(w, "shop", "db", "two", "The API server refused to update the copy six times. ")
 			w.Delete("secrets", "vault", "db")
-			expect(w, "shop", "db", "", "The API server refused to delete the copy once. ")
+			expect(w, "shop", "db", "", "The API server refused to delete the copy six times. ")
 		}},
 	)
 }
