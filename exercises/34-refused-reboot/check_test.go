@@ -27,9 +27,9 @@ func TestExercise(t *testing.T) {
 			m.expect(1, "")
 		}},
 		check.Scene{Name: "the machine refuses to reboot at first", Play: func(w *check.World) {
-			m := begin(w, 2)
-			m.run(10 * time.Minute)
-			m.expect(1, "The machine refused to reboot twice, because an update was running. ")
+			m := begin(w, 10*time.Minute)
+			m.run(20 * time.Minute)
+			m.expect(1, "The machine refused to reboot for ten minutes, because an update was running. ")
 		}},
 		check.Scene{Name: "the agent is killed before it can reboot the machine", Play: func(w *check.World) {
 			killAfterWrite(w)
@@ -53,17 +53,17 @@ func killAfterWrite(w *check.World) {
 type machine struct {
 	w     *check.World
 	agent *check.Process
+	busy  time.Duration // until when, since the beginning of the scene, the machine refuses to reboot
 
-	mu     sync.Mutex
-	boots  int // since the machine was installed
-	refuse int // number of reboots that the machine still refuses
-	down   bool
+	mu    sync.Mutex
+	boots int // since the machine was installed
+	down  bool
 }
 
-// begin starts the agent of a machine that refuses so many reboots.
-func begin(w *check.World, refuse int) *machine {
+// begin starts the agent of a machine that refuses to reboot for so long.
+func begin(w *check.World, busy time.Duration) *machine {
 	w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{Now: "", "owner": "ops"}}})
-	m := &machine{w: w, boots: 1, refuse: refuse}
+	m := &machine{w: w, boots: 1, busy: busy}
 	m.start()
 	return m
 }
@@ -83,13 +83,11 @@ func (m *machine) BootID() string {
 
 // Reboot implements Machine.
 func (m *machine) Reboot(ctx context.Context) error {
-	m.mu.Lock()
-	if m.refuse > 0 {
-		m.refuse--
-		m.mu.Unlock()
+	if m.w.Since() < m.busy {
 		m.w.Say("the machine refuses to reboot")
 		return errors.New("logind: the operation is inhibited")
 	}
+	m.mu.Lock()
 	m.down = true
 	m.mu.Unlock()
 	m.w.Say("the machine goes down")
