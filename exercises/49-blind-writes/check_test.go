@@ -48,6 +48,11 @@ func TestExercise(t *testing.T) {
 			if writes := len(w.Writes()) - before; writes != 1 {
 				w.Failf("Somebody changed one copy, and the controller wrote %d times to repair it.", writes)
 			}
+			edit(w, "shop", "db", func(s *corev1.Secret) { s.Data["user"] = []byte("root") })
+			w.Advance(time.Minute)
+			if _, ok := check.Must(w.Client.CoreV1().Secrets("shop").Get(context.Background(), "db", metav1.GetOptions{})).Data["user"]; ok {
+				w.Failf("Somebody added a key to the copy shop/db. A minute later, the copy still has this key, and its source has not.")
+			}
 		}},
 	)
 }
