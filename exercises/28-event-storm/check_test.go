@@ -42,10 +42,14 @@ func TestExercise(t *testing.T) {
 		}},
 		check.Scene{Name: "somebody changes the network in the cloud", Play: func(w *check.World) {
 			c := start(w)
+			before := eventRequests(w)
 			_ = c.Cloud.Ensure(context.Background(), "blue", "10.9.0.0/24")
 			w.Advance(time.Minute)
 			if c.CIDR("blue") != "10.0.0.0/24" {
 				w.Failf("Somebody changed network blue in the cloud. A minute later, the controller has not repaired it.")
+			}
+			if eventRequests(w) == before {
+				w.Failf("Somebody changed network blue in the cloud. The controller has repaired it, and there is no Event that says so.")
 			}
 		}},
 	)
