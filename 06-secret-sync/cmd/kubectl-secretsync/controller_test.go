@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,6 +29,8 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -388,6 +391,37 @@ func TestTheNamespaceOfTheLeaseDoesNotExist(t *testing.T) {
 	require.NoError(t, controllerCommand(f).ParseFlags([]string{"--source-namespace=shared"}))
 	require.NoError(t, f.parse())
 	require.NoError(t, f.check(t.Context(), client, "host"))
+}
+
+// A controller that cannot start says why. One that is stopped before there was an answer has done nothing wrong.
+func TestStart(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "reason": "InternalError", "message": "the etcd is slow"}`)
+	}))
+	defer server.Close()
+	broken := filepath.Join(t.TempDir(), "kubeconfig")
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"], config.Contexts["c"], config.CurrentContext = &clientcmdapi.Cluster{Server: server.URL}, &clientcmdapi.Context{Cluster: "c"}, "c"
+	require.NoError(t, clientcmd.WriteToFile(*config, broken))
+	start := func(ctx context.Context, kubeconfig string) error {
+		f := &controllerFlags{}
+		require.NoError(t, controllerCommand(f).ParseFlags([]string{"--source-namespace=shared", "--address=127.0.0.1:0", "--lease-duration=1s", "--kubeconfig=" + kubeconfig}))
+		if err := f.parse(); err != nil {
+			return err
+		}
+		return f.run(ctx)
+	}
+	require.ErrorContains(t, start(t.Context(), "missing"), "read kubeconfig missing: ")
+	require.ErrorContains(t, start(t.Context(), ""), "not in a Pod, and no --kubeconfig or KUBECONFIG: ")
+	require.ErrorContains(t, start(t.Context(), broken), `get namespace "shared" from `+server.URL+": ")
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	require.NoError(t, start(stopped, broken))
+
+	_, _, err := connect(clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: "missing"}, nil))
+	require.ErrorContains(t, err, "missing")
 }
 
 // The text of a policy or a webhook may quote the Secret.
