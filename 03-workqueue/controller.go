@@ -182,7 +182,7 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 // warn records an Event on the Pod, for users who read "kubectl describe" and not our log.
 func (c *Controller) warn(key cache.ObjectName, failure error) {
 	if pod, err := c.podLister.Pods(key.Namespace).Get(key.Name); err == nil {
-		c.recorder.Eventf(pod, nil, corev1.EventTypeWarning, "NotReplaced", "Delete", "Runs an old config: %v", failure)
+		c.recorder.Eventf(pod, nil, corev1.EventTypeWarning, "NotReplaced", "Delete", "Runs an old config: %.250s", failure.Error()) // with more than 1,024 bytes, it would be refused
 	}
 }
 

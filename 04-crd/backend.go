@@ -4,6 +4,7 @@ package crd
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -49,5 +50,11 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 
 // InUse returns the RefusedError for a network that cannot be deleted because of the ports with these names.
 func InUse(ports []string, cause error) error {
-	return &RefusedError{samplecrdv1.ReasonInUse, "ports still use the network; delete them first: " + strings.Join(ports, ", "), cause}
+	const most = 10
+	more := ""
+	if len(ports) > most {
+		more = fmt.Sprintf(", and %d more", len(ports)-most)
+		ports = ports[:most]
+	}
+	return &RefusedError{samplecrdv1.ReasonInUse, "ports still use the network; delete them first: " + strings.Join(ports, ", ") + more, cause}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -223,7 +224,7 @@ func (c *Controller) updateStatus(ctx context.Context, network *samplecrdv1.Netw
 	var refused *RefusedError
 	switch {
 	case errors.As(reconcileErr, &refused):
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, refused.Reason, refused.Message
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, refused.Reason, shorten(refused.Message, maxMessage)
 	case reconcileErr != nil:
 		// The error may be worded differently each time. It is in the log; the status would be written at each retry.
 		ready.Status, ready.Reason = metav1.ConditionFalse, samplecrdv1.ReasonUnavailable
@@ -262,7 +263,21 @@ func (c *Controller) updateStatus(ctx context.Context, network *samplecrdv1.Netw
 		if ready.Status != metav1.ConditionTrue {
 			eventType = corev1.EventTypeWarning
 		}
-		c.recorder.Eventf(applied, nil, eventType, ready.Reason, "Reconcile", "%s", ready.Message)
+		c.recorder.Eventf(applied, nil, eventType, ready.Reason, "Reconcile", "%s", shorten(ready.Message, maxNote))
 	}
 	return nil
+}
+
+const (
+	maxMessage = 4096 // bytes of a condition's message; the CustomResourceDefinition allows more
+	maxNote    = 1024 // bytes of an Event's note; the API server refuses a longer one
+)
+
+// shorten cuts a text, which may be the whole answer of a cloud's proxy, to so many bytes.
+func shorten(text string, most int) string {
+	const ellipsis = "…"
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(ellipsis)], "") + ellipsis // it may have cut a character in two
 }

@@ -2,9 +2,11 @@ package crd
 
 import (
 	"context"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	samplecrdv1 "example.com/controllers/crd/apis/samplecrd/v1"
@@ -46,6 +48,11 @@ func (c *Controller) sweep(ctx context.Context) {
 func (c *Controller) isOrphaned(ctx context.Context, owner Owner) (bool, error) {
 	if cached, err := c.networks.Lister().Networks(owner.Namespace).Get(owner.Name); err == nil && cached.UID == owner.UID {
 		return false, nil
+	}
+	// The name is from the network's description, which somebody may have edited.
+	all, err := c.networks.Lister().List(labels.Everything())
+	if err != nil || slices.ContainsFunc(all, func(n *samplecrdv1.Network) bool { return n.UID == owner.UID }) {
+		return false, err
 	}
 	existing, err := c.client.SamplecrdV1().Networks(owner.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -33,6 +33,18 @@ func TestDeletesOrphans(t *testing.T) {
 	})
 }
 
+// The name of an owner is from a description that anybody may edit. What is in the cloud for a Network that exists stays, by
+// whatever name.
+func TestAnEditedNameIsNoOrphan(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		w.create("front")
+		w.addOrphan("front - prod", "front")
+		advance(w.options.Recheck * 2)
+		require.Empty(t, w.logged("Deleted an orphaned network in the cloud", "network"))
+		require.Contains(t, w.gateways(), types.UID("front"))
+	})
+}
+
 // Removing the finalizer by hand does not delete the network in the cloud.
 func TestDeletesOrphansAfterTheFinalizerWasRemovedByHand(t *testing.T) {
 	withController(t, func(t *testing.T, w *world) {

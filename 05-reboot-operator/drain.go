@@ -31,15 +31,8 @@ const (
 // drainer evicts the Pods of Nodes; which ones, the code of "kubectl drain" says. kubectl blocks in a loop until a Node is
 // empty, and starts over if it is restarted. drainer does one step of that loop and returns; the controller repeats it.
 type drainer struct {
-	client kubernetes.Interface
-	// deleteUnmanaged also evicts Pods that nothing will create again.
-	deleteUnmanaged bool
-	// ownPod is the Pod that this process runs in, as namespace/name; "" if unknown. It is not evicted: if no other Node can
-	// take it, nobody would be left to end the drain. It is stopped with the machine.
-	ownPod string
-	// blocking selects Pods that are not evicted while they run, so the drain waits for them; nil for none. Usually a Node with
-	// such a Pod is not admitted, but one may come when it is about to be cordoned.
-	blocking labels.Selector
+	client  kubernetes.Interface
+	options Options
 
 	mu      sync.Mutex
 	evicted map[types.UID]attempt // the last attempt for each Pod, for evictionRetry
@@ -52,16 +45,20 @@ type attempt struct {
 }
 
 func newDrainer(client kubernetes.Interface, options Options) *drainer {
-	return &drainer{
-		client: client, deleteUnmanaged: options.DeleteUnmanagedPods, ownPod: options.OwnPod, blocking: options.BlockingPods,
-		evicted: map[types.UID]attempt{},
-	}
+	return &drainer{client: client, options: options, evicted: map[types.UID]attempt{}}
 }
 
 // drainHelper returns kubectl's settings for a drain, for the choice of the Pods.
-func drainHelper(ctx context.Context, client kubernetes.Interface, deleteUnmanaged bool) *drain.Helper {
+func drainHelper(ctx context.Context, client kubernetes.Interface, options Options) *drain.Helper {
 	return &drain.Helper{
-		Ctx: ctx, Client: client, Force: deleteUnmanaged,
+		Ctx: ctx, Client: client, Force: options.DeleteUnmanagedPods,
+		// Usually a Node with a Pod that blocks reboots is not admitted. But one may come when the Node is about to be cordoned.
+		AdditionalFilters: []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
+			if options.BlockingPods != nil && !hasEnded(&pod) && options.BlockingPods.Matches(labels.Set(pod.Labels)) {
+				return drain.MakePodDeleteStatusWithError("Pods that block the reboot")
+			}
+			return drain.MakePodDeleteStatusOkay()
+		}},
 		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
 		// While a machine is off, no kubelet reports that its Pods have terminated.
 		SkipWaitForDeleteTimeoutSeconds: 60,
@@ -72,16 +69,14 @@ func drainHelper(ctx context.Context, client kubernetes.Interface, deleteUnmanag
 // step evicts the Pods that are still on a Node. It returns what the drain is waiting for, in a sentence, and when to call
 // it again; "" if there is nothing left to wait for. An error is worth a retry. In a dry run, nothing is evicted.
 func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting string, again time.Duration, err error) {
-	helper := drainHelper(ctx, d.client, d.deleteUnmanaged)
-	helper.AdditionalFilters = []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
-		if pod.Namespace+"/"+pod.Name == d.ownPod {
+	helper := drainHelper(ctx, d.client, d.options)
+	helper.AdditionalFilters = append(helper.AdditionalFilters, func(pod corev1.Pod) drain.PodDeleteStatus {
+		// If no other Node can take our own Pod, nobody would be left to end the drain. It is stopped with the machine.
+		if pod.Namespace+"/"+pod.Name == d.options.OwnPod {
 			return drain.MakePodDeleteStatusSkip()
 		}
-		if d.blocking != nil && !hasEnded(&pod) && d.blocking.Matches(labels.Set(pod.Labels)) {
-			return drain.MakePodDeleteStatusWithError("Pods that block the reboot")
-		}
 		return drain.MakePodDeleteStatusOkay()
-	}}
+	})
 	list, errs := helper.GetPodsForDeletion(node)
 	if list == nil {
 		return "", 0, fmt.Errorf("list the Pods of Node %s: %w", node, utilerrors.NewAggregate(errs))

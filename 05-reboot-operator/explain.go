@@ -39,7 +39,7 @@ func (v *View) explainIdle(node *corev1.Node) []string {
 		sentences = append(sentences, fmt.Sprintf("Its last reboot, or attempt at one, ended %s.", v.ago(last)))
 	}
 	if why, ignored := node.Annotations[SentinelIgnoredAnnotation]; ignored {
-		sentences = append(sentences, "The sentinel of its machine still asks for a reboot, and is ignored until it stops asking"+because(why)+".")
+		sentences = append(sentences, "The sentinel of its machine is ignored until it stops asking for a reboot"+because(why)+".")
 	}
 	if _, stray := node.Annotations[NowAnnotation]; stray {
 		sentences = append(sentences, "Its annotation "+NowAnnotation+" has no effect, because the controller has not admitted the Node.")

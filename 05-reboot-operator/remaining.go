@@ -18,8 +18,8 @@ import (
 // Remaining says what the drain of a Node is waiting for: the Pods that are left, and the PodDisruptionBudgets that do not
 // allow their eviction; "" if there is nothing left to wait for. It evicts nothing. PodDisruptionBudgets that the caller may
 // not read are left out.
-func Remaining(ctx context.Context, client kubernetes.Interface, node string, deleteUnmanaged bool) (string, error) {
-	list, errs := drainHelper(ctx, client, deleteUnmanaged).GetPodsForDeletion(node)
+func Remaining(ctx context.Context, client kubernetes.Interface, node string, options Options) (string, error) {
+	list, errs := drainHelper(ctx, client, options).GetPodsForDeletion(node)
 	if list == nil {
 		return "", fmt.Errorf("list the Pods of Node %s: %w", node, utilerrors.NewAggregate(errs))
 	}

@@ -274,7 +274,7 @@ func TestRemaining(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(test.objects...)
-			got, err := reboot.Remaining(t.Context(), client, "n", test.force)
+			got, err := reboot.Remaining(t.Context(), client, "n", reboot.Options{DeleteUnmanagedPods: test.force})
 			require.NoError(t, err)
 			require.Equal(t, test.want, got)
 			require.Zero(t, countWrites(client))
@@ -283,11 +283,11 @@ func TestRemaining(t *testing.T) {
 
 	client := fake.NewClientset(pod("a", nil), budget("keep", "a", 0))
 	client.PrependReactor("list", "poddisruptionbudgets", forbid)
-	got, err := reboot.Remaining(t.Context(), client, "n", false)
+	got, err := reboot.Remaining(t.Context(), client, "n", reboot.Options{})
 	require.NoError(t, err)
 	require.Equal(t, "Pod shop/a", got)
 	client.PrependReactor("list", "pods", forbid)
-	_, err = reboot.Remaining(t.Context(), client, "n", false)
+	_, err = reboot.Remaining(t.Context(), client, "n", reboot.Options{})
 	require.ErrorContains(t, err, "list the Pods of Node n: ")
 }
 

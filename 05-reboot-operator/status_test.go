@@ -241,7 +241,7 @@ func TestExplain(t *testing.T) {
 		{name: "idle, with a sentinel that is ignored", node: statusNode("n", "last-attempt="+before(time.Hour), "sentinel-ignored=/var/run/reboot-required exists"), want: []string{
 			`Nobody has asked for a reboot of Node n; "kubectl reboot request n" does.`,
 			"Its last reboot, or attempt at one, ended 60m ago.",
-			"The sentinel of its machine still asks for a reboot, and is ignored until it stops asking (/var/run/reboot-required exists).",
+			"The sentinel of its machine is ignored until it stops asking for a reboot (/var/run/reboot-required exists).",
 		}},
 		{name: "idle, with a reboot-now from elsewhere", node: statusNode("n", approved), want: []string{
 			`Nobody has asked for a reboot of Node n; "kubectl reboot request n" does.`,

@@ -42,7 +42,9 @@ func (c *Controller) drain(ctx context.Context, node *corev1.Node) (again time.D
 		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, waiting))
 	case err != nil:
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) { // it may stay the same for long
-			c.tell(node, corev1.EventTypeWarning, "DrainWaiting", "Drain", node.Annotations[AdmittedAnnotation], "%v", err)
+			if c.told.isNew(node.Name, "DrainError", node.Annotations[AdmittedAnnotation]) { // apart from those of refusals
+				c.recorder.Eventf(node, nil, corev1.EventTypeWarning, "DrainWaiting", "Drain", "%v", err)
+			}
 		}
 		return 0, err
 	case waiting != "":

@@ -17,7 +17,7 @@ type namesakes struct {
 	client  metadata.Interface
 	scope   Scope
 	enqueue func(cache.ObjectName) // called for each namesake that is added, updated or deleted
-	ended   func(name string)      // called when there is no namesake left; its last events may not have been seen
+	ended   func(name string)      // called when the watch of a name has ended; its last events may not have been seen
 
 	mu      sync.Mutex
 	ctx     context.Context // of all watches

@@ -68,6 +68,9 @@ func withoutKeystone(address, project string, httpClient http.Client) (*Cloud, e
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
 		return nil, fmt.Errorf("NEUTRON_URL is %q; it must be like http://127.0.0.1:9696", address)
 	}
+	if parsed.User != nil { // the address is logged
+		return nil, errors.New("NEUTRON_URL has a user name or a password; a Neutron without Keystone takes neither")
+	}
 	if project == "" {
 		return nil, errors.New("NEUTRON_URL is set but NEUTRON_PROJECT is not; set it to the project to create networks in")
 	}
@@ -83,6 +86,10 @@ func withoutKeystone(address, project string, httpClient http.Client) (*Cloud, e
 // IsTemporary reports whether an error of [Cloud.Check] is likely to resolve itself: the cloud is down or overloaded, and
 // has not rejected the request.
 func IsTemporary(err error) bool {
+	var login *gophercloud.ErrUnableToReauthenticate
+	if errors.As(err, &login) {
+		err = login.ErrReauth
+	}
 	var unexpected gophercloud.ErrUnexpectedResponseCode
 	if errors.As(err, &unexpected) {
 		return unexpected.Actual >= http.StatusInternalServerError || unexpected.Actual == http.StatusTooManyRequests

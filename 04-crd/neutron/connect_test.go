@@ -164,6 +164,13 @@ func TestWhichAddressesNeutronMayHave(t *testing.T) {
 			require.Equal(t, want, cloud.Client.Endpoint)
 		})
 	}
+	t.Run("with a password", func(t *testing.T) {
+		t.Setenv("NEUTRON_URL", "https://me:secret@neutron.example.com")
+		t.Setenv("NEUTRON_PROJECT", "mine")
+		_, err := neutron.Connect(t.Context())
+		require.ErrorContains(t, err, "NEUTRON_URL has a user name or a password")
+		require.NotContains(t, err.Error(), "secret")
+	})
 	t.Run("without a project", func(t *testing.T) {
 		t.Setenv("NEUTRON_URL", "http://127.0.0.1:9696")
 		t.Setenv("NEUTRON_PROJECT", "")

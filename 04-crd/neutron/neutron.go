@@ -232,6 +232,9 @@ func (c *Cloud) deleteNow(ctx context.Context, n *samplecrdv1.Network, network n
 	return explain("delete network", n, err)
 }
 
+// deletedWithNetwork are the owners of ports that Neutron deletes itself, with the network.
+var deletedWithNetwork = map[string]bool{"network:dhcp": true, "network:distributed": true, "network:floatingip_agent_gateway": true}
+
 // inUse returns a RefusedError that names the ports that use the network, or cause if it finds none.
 func (c *Cloud) inUse(ctx context.Context, n *samplecrdv1.Network, networkID string, cause error) error {
 	pages, err := ports.List(c.Client, ports.ListOpts{NetworkID: networkID}).AllPages(ctx)
@@ -244,7 +247,7 @@ func (c *Cloud) inUse(ctx context.Context, n *samplecrdv1.Network, networkID str
 	}
 	var names []string
 	for _, p := range all {
-		if p.DeviceOwner != "network:dhcp" { // Neutron deletes those itself
+		if !deletedWithNetwork[p.DeviceOwner] {
 			names = append(names, strings.TrimSpace(p.Name+" "+p.ID))
 		}
 	}
@@ -289,6 +292,10 @@ func allocationPools(n *samplecrdv1.Network) ([]subnets.AllocationPool, error) {
 func explain(action string, n *samplecrdv1.Network, err error) error {
 	if err == nil {
 		return nil
+	}
+	var login *gophercloud.ErrUnableToReauthenticate
+	if errors.As(err, &login) { // a token has expired, and what counts is why there is no new one
+		err = login.ErrReauth
 	}
 	body, reason := parseError(err), ""
 	switch {

@@ -413,11 +413,14 @@ func (s *Server) remove(o object) error {
 	return nil
 }
 
-// blockingPorts returns the ports that match and keep a network or a subnet from being deleted. DHCP's do not.
+// deletedWithNetwork is AUTO_DELETE_PORT_OWNERS in Neutron's neutron/common/_constants.py.
+var deletedWithNetwork = map[string]bool{"network:dhcp": true, "network:distributed": true, "network:floatingip_agent_gateway": true}
+
+// blockingPorts returns the ports that match and keep a network or a subnet from being deleted. Neutron's own do not.
 func (s *Server) blockingPorts(matches func(*port) bool) []*port {
 	var ports []*port
 	for _, o := range s.objects("ports") {
-		if p := o.(*port); matches(p) && p.DeviceOwner != "network:dhcp" {
+		if p := o.(*port); matches(p) && !deletedWithNetwork[p.DeviceOwner] {
 			ports = append(ports, p)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestExercise(t *testing.T) {
 	live.Run(t, live.Scene{Name: "the config changes", Play: func(w *live.World) {
-		frontendtest.Install(w, "01-naive-loop/manifests", "01-naive-loop/frontend.yaml")
+		frontendtest.Install(w, live.Path("01-naive-loop/manifests"), live.Path("01-naive-loop/frontend.yaml"))
 		w.Start("naive-loop", func(ctx context.Context, config *rest.Config) error {
 			return (&Controller{Client: kubernetes.NewForConfigOrDie(config), Namespace: w.Namespace, Interval: 200 * time.Millisecond}).Run(ctx)
 		})

@@ -29,7 +29,7 @@ func TestExercise(t *testing.T) {
 	live.Run(t, live.Scene{Name: "the config changes, and the API server fails one deletion", Play: func(w *live.World) {
 		w.Conclude(conformance.Test(w.T, subject, "retries a deletion that failed", 8*time.Second))
 	}}, live.Scene{Name: "the API server fails deletions for a while", Play: func(w *live.World) {
-		frontendtest.Install(w, "03-workqueue/manifests", "03-workqueue/frontend.yaml")
+		frontendtest.Install(w, live.Path("03-workqueue/manifests"), live.Path("03-workqueue/frontend.yaml"))
 		w.Start("workqueue", func(ctx context.Context, config *rest.Config) error {
 			config.QPS = -1 // client-go's limit would hide how often the controller tries
 			return Run(ctx, kubernetes.NewForConfigOrDie(config), w.Namespace)

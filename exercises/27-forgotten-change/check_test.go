@@ -29,7 +29,7 @@ func TestExercise(t *testing.T) {
 	live.Run(t, live.Scene{Name: "the config changes while the controller is down", Play: func(w *live.World) {
 		w.Conclude(conformance.Test(w.T, subject, "acts on a change made while it was down", 8*time.Second))
 	}}, live.Scene{Name: "the config is deleted and created again", Play: func(w *live.World) {
-		frontendtest.Install(w, "03-workqueue/manifests", "03-workqueue/frontend.yaml")
+		frontendtest.Install(w, live.Path("03-workqueue/manifests"), live.Path("03-workqueue/frontend.yaml"))
 		w.Start("workqueue", func(ctx context.Context, config *rest.Config) error {
 			return Run(ctx, kubernetes.NewForConfigOrDie(config), w.Namespace)
 		})

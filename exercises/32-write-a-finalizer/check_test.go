@@ -84,7 +84,7 @@ func TestExercise(t *testing.T) {
 			}
 			w.Heal()
 			w.Advance(10 * time.Minute) // more than the backoff of the last failure
-			expect(w, c, "10.0.0.0/24", "The API server refused for a minute to add the finalizer, and works again. Ten minutes later: ")
+			expect(w, c, "10.0.0.0/24", "The API server refused for a minute to add the finalizer, and works again. ")
 			if n := get(w); !slices.Contains(n.Finalizers, Finalizer) {
 				w.Failf("The API server refused for a minute to add the finalizer. Network blue exists in the cloud, and its ConfigMap has no finalizer.")
 			}

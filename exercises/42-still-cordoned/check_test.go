@@ -38,13 +38,13 @@ func TestExercise(t *testing.T) {
 		}},
 		check.Scene{Name: "the request is withdrawn after the agent has cordoned the Node", Play: func(w *check.World) {
 			cordoned := node(true, false)
-			cordoned.Annotations[Cordoned] = ""
+			cordoned.Annotations[Cordoned] = "2026-01-01T00:00:00Z"
 			start(w, cordoned, &machine{w: w})
 			expect(w, false, "The agent of node-1 had cordoned it for a reboot. The request was withdrawn before the reboot, while the agent was down. ")
 		}},
 		check.Scene{Name: "the agent is restarted by the reboot", Play: func(w *check.World) {
 			cordoned := node(true, true)
-			cordoned.Annotations[Cordoned] = ""
+			cordoned.Annotations[Cordoned] = "2026-01-01T00:00:00Z"
 			m := &machine{w: w}
 			m.rebooted.Store(true)
 			start(w, cordoned, m)

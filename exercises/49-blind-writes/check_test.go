@@ -51,7 +51,7 @@ func TestExercise(t *testing.T) {
 			edit(w, "shop", "db", func(s *corev1.Secret) { s.Data["user"] = []byte("root") })
 			w.Advance(time.Minute)
 			if _, ok := check.Must(w.Client.CoreV1().Secrets("shop").Get(context.Background(), "db", metav1.GetOptions{})).Data["user"]; ok {
-				w.Failf("Somebody added a key to the copy shop/db. A minute later, the copy still has this key, and its source has not.")
+				w.Failf("Somebody added a key to the copy shop/db. A minute later, the copy still has this key, which its source does not have.")
 			}
 		}},
 	)

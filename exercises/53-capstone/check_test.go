@@ -58,6 +58,8 @@ func TestExercise(t *testing.T) {
 				s.Spec.Ports = []corev1.ServicePort{{Port: 1, TargetPort: intstr.FromInt32(1)}}
 			})
 			expect(w, "web", 8080, "Somebody changed the port of Service shop/web. ")
+			edit(w, "web", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(1) })
+			expect(w, "web", 8080, "Somebody changed the target port of Service shop/web. ")
 			edit(w, "web", func(s *corev1.Service) {
 				s.Spec.Ports[0].Name = "web"
 				s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "debug", Port: 6060})

@@ -89,10 +89,10 @@ type editor struct {
 	*exchange
 	format  format
 	write   func([]byte) error
-	waiting []waiting                                    // events that have arrived and have not been forwarded, in the order of arrival
-	number  int                                          // how many events have arrived; bookmarks do not count
-	held    <-chan struct{}                              // closed when the events are released; nil if they are not held
-	done    struct{ late, unobserved, noBookmarks bool } // which injections have had an effect on any event
+	waiting []waiting                                             // events that have arrived and have not been forwarded, in the order of arrival
+	number  int                                                   // how many events have arrived; bookmarks do not count
+	held    <-chan struct{}                                       // closed when the events are released; nil if they are not held
+	done    struct{ late, unobserved, delayed, noBookmarks bool } // what has been done to any event
 }
 
 // waiting is an event that has arrived and has not been forwarded.
@@ -192,12 +192,15 @@ func (e *editor) skipRest() {
 			one.Skipped = "the watch ended before"
 		case one.Kind == history.EventsLate && !e.done.late:
 			one.Skipped = "no event came"
+		case one.Kind == history.WatchUnobserved && e.done.delayed:
+			*one = history.Injection{Kind: history.EventsLate, Duration: UnobservedLimit}
 		case one.Kind == history.WatchUnobserved && !e.done.unobserved:
 			one.Skipped = "no other event of the object came in time"
 		case one.Kind == history.NoBookmarks && !e.done.noBookmarks:
 			one.Skipped = "no bookmark came"
 		}
 	}
+	history.SortInjections(e.record.Injected)
 }
 
 // come queues an event that has arrived, or what is injected in its place.
@@ -257,6 +260,7 @@ func (e *editor) passOn(complete bool) (wait time.Duration, done bool, err error
 			return wait, false, nil
 		}
 		w := *first
+		e.done.delayed = e.done.delayed || w.hidden && !complete
 		e.waiting = e.waiting[1:]
 		if len(w.event) > 0 {
 			framed := e.format.frame(w.event)

@@ -65,7 +65,7 @@ func createHome(home string) error {
 // downloaded modules and build cache as ours. It would otherwise look for them in the new HOME. If there is no go
 // command on the PATH, the result is empty.
 func GoCommand(ctx context.Context) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "-json", "GOCACHE", "GOENV", "GOMODCACHE", "GOPATH").Output()
+	out, err := exec.CommandContext(ctx, "go", "env", "-json").Output()
 	if errors.Is(err, exec.ErrNotFound) {
 		return nil, nil
 	}
@@ -80,13 +80,12 @@ func GoCommand(ctx context.Context) ([]string, error) {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
 		isProxy := slices.Contains([]string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}, strings.ToUpper(name))
-		if strings.HasPrefix(name, "GO") || strings.HasPrefix(name, "CGO_") || isProxy {
+		if _, isSetting := settings[name]; isSetting || isProxy { // not all that begin with GO: some name credentials
 			env = append(env, variable)
 		}
 	}
-	for name, value := range settings {
-		env = append(env, name+"="+value)
+	for _, name := range []string{"GOCACHE", "GOENV", "GOMODCACHE", "GOPATH"} {
+		env = append(env, name+"="+settings[name])
 	}
-	slices.Sort(env[len(env)-len(settings):])
 	return env, nil
 }

@@ -16,7 +16,7 @@ var credentialVariables = []string{
 	"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBERNETES_MASTER", "KUBE_CONTEXT", "KUBE_FEATURE_X",
 	"OS_CLOUD", "OS_AUTH_URL", "OS_CLIENT_CONFIG_FILE", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "GOOGLE_APPLICATION_CREDENTIALS",
 	"CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR", "XDG_CONFIG_HOME", "DOCKER_HOST", "SSH_AUTH_SOCK", "WORKSHOP_KUBECONFIG", "HTTPS_PROXY",
-	"USE_EXISTING_CLUSTER",
+	"USE_EXISTING_CLUSTER", "GOVC_PASSWORD", "GOOGLE_CREDENTIALS",
 }
 
 func TestIsolatedInheritsNoCredentials(t *testing.T) {
@@ -46,6 +46,24 @@ func TestIsolatedInheritsNoCredentials(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err = Isolated(filepath.Join(file, "home"))
 	require.ErrorContains(t, err, "create a home directory for an isolated program: ")
+}
+
+// Some names of variables with credentials begin like those of the go command's settings.
+func TestGoCommandHasNoCredentials(t *testing.T) {
+	for _, name := range append(credentialVariables, "GOFLAGS", "CGO_CFLAGS") {
+		if name != "HTTPS_PROXY" && name != "XDG_CONFIG_HOME" {
+			t.Setenv(name, "-the=caller")
+		}
+	}
+	env, err := GoCommand(t.Context())
+	require.NoError(t, err)
+	var names []string
+	for _, variable := range env {
+		if name, value, _ := strings.Cut(variable, "="); value == "-the=caller" {
+			names = append(names, name)
+		}
+	}
+	require.ElementsMatch(t, []string{"GOFLAGS", "CGO_CFLAGS"}, names)
 }
 
 func TestIsolatedGoCommandUsesTheSameCaches(t *testing.T) {

@@ -307,7 +307,8 @@ func (g *Grader) build(ctx context.Context, e Exercise, dir, scratch, program st
 			"./" + filepath.ToSlash(relative(g.Catalogue.Dir, dir))},
 		Dir: g.Catalogue.Dir,
 		// The go command leaves its temporary files behind if it is killed.
-		Env:    append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS="+keptFlags(os.Getenv("GOFLAGS")), "GOTMPDIR="+scratch),
+		Env: append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS="+keptFlags(os.Getenv("GOFLAGS")), "GOTMPDIR="+scratch,
+			"PWD="+g.Catalogue.Dir), // if a symbolic link leads there, the paths in the overlay have it
 		Remove: scratch,
 	}, &out)
 	if ctx.Err() != nil {

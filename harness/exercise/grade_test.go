@@ -179,6 +179,18 @@ func TestCheckKeepsTrimpath(t *testing.T) {
 	require.Equal(t, "controller.go:6  Add", v.Output)
 }
 
+func TestCheckThroughASymbolicLink(t *testing.T) {
+	t.Parallel()
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(newCatalogue(t, "01-add").Root, link))
+	c, err := exercise.Open(link)
+	require.NoError(t, err)
+	write(t, filepath.Join(c.Exercises[0].Mine, "controller.go"), solved)
+	v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), c.Exercises[0])
+	require.NoError(t, err)
+	require.Equal(t, exercise.Passed, v.Outcome, "%s\n%s", v.Message, v.Output)
+}
+
 // A process that the participant's code starts in the background does not outlive the check, nor does the check wait for it.
 func TestCheckEndsBackgroundProcesses(t *testing.T) {
 	t.Parallel()

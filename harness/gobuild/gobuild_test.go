@@ -216,6 +216,12 @@ func TestProgressIsOneLineOnATerminalAndFewElsewhere(t *testing.T) {
 	line.done()
 	line.close()
 	require.Equal(t, "\r\x1b[Kbuilding thing: 1 of 3 packages  some/package, 0s\r\x1b[Kbuilt thing in 0s (3 compiled)\n", out.String())
+
+	out.Reset()
+	line = newProgressLine(&out, "thing")
+	line.terminal, line.columns, line.total, line.compiled = true, 30, 3, 1
+	line.show("some/package")
+	require.Equal(t, "\r\x1b[Kbuilding thing: 1 of 3 packag", out.String())
 }
 
 // In the workspace, a module need not be downloadable.

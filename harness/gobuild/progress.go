@@ -15,6 +15,7 @@ type progressLine struct {
 	out      io.Writer
 	name     string    // the program's
 	terminal bool      // out is a terminal
+	columns  int       // of the terminal
 	start    time.Time // of the build
 	printed  time.Time // the last time that something was printed
 	open     bool      // there is a progress line that done or close has not ended
@@ -23,11 +24,14 @@ type progressLine struct {
 }
 
 func newProgressLine(out io.Writer, name string) *progressLine {
-	file, isFile := out.(*os.File)
-	return &progressLine{
-		out: out, name: name, start: time.Now(),
-		terminal: isFile && term.IsTerminal(int(file.Fd())),
+	line := &progressLine{out: out, name: name, start: time.Now(), columns: 80}
+	if file, isFile := out.(*os.File); isFile && os.Getenv("TERM") != "dumb" {
+		line.terminal = term.IsTerminal(int(file.Fd()))
+		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 {
+			line.columns = columns
+		}
 	}
+	return line
 }
 
 // show prints how many packages have been compiled and, on a terminal, the current one.
@@ -54,8 +58,9 @@ func (l *progressLine) print(text string) {
 	l.printed, l.open = time.Now(), true
 	text = fmt.Sprintf("building %s: %s, %s", l.name, text, time.Since(l.start).Round(time.Second))
 	if l.terminal {
-		if runes := []rune(text); len(runes) > 79 {
-			text = string(runes[:79])
+		// A line that is wrapped could not be overwritten.
+		if runes, most := []rune(text), min(l.columns, 80)-1; len(runes) > most {
+			text = string(runes[:most])
 		}
 		fmt.Fprintf(l.out, "\r\x1b[K%s", text)
 		return

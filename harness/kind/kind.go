@@ -115,8 +115,10 @@ func Up(ctx context.Context, o Options) (c *Cluster, err error) {
 	switch {
 	case err != nil && c.Created:
 		return nil, errors.Join(err, c.Delete())
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, fmt.Errorf("kind cluster %q exists, but cannot be used: %w; delete it with: make kind-down", o.Name, c.engine.explain(err))
+		return nil, fmt.Errorf("kind cluster %q exists, but cannot be used: %w; delete it with: make kind-down KIND_CLUSTER=%s", o.Name, c.engine.explain(err), o.Name)
 	}
 	return c, nil
 }

@@ -62,6 +62,9 @@ type Page struct {
 	Env []string
 	// Nodes is how many simulated nodes the page needs; 0 if it does not say.
 	Nodes int
+	// OwnCluster says that the page changes more than the lesson's namespace and what its manifests name, so that it must not be
+	// played on a cluster that is used for anything else.
+	OwnCluster bool
 	// Edited holds an error for each quote that differs from the file it quotes.
 	Edited []error
 }
@@ -134,6 +137,10 @@ func parse(path string, source []byte) (*Page, error) {
 			page.Nodes, _ = strconv.Atoi(nodesLine.FindStringSubmatch(line)[1]) // at most three digits
 			return ""
 		})
+		text = clusterLine.ReplaceAllStringFunc(text, func(string) string {
+			page.OwnCluster = true
+			return ""
+		})
 		edited.Reset()
 		if text = strings.TrimSpace(text); text != "" {
 			page.Parts = append(page.Parts, Part{Prose: text})
@@ -196,8 +203,9 @@ func extent(block *ast.FencedCodeBlock, source []byte) (begin, end int) {
 }
 
 var (
-	envLine   = regexp.MustCompile(`(?m)^<!-- env: ([A-Za-z0-9_ ]+) -->$`)
-	nodesLine = regexp.MustCompile(`(?m)^<!-- nodes: ([0-9]{1,3}) -->$`)
+	envLine     = regexp.MustCompile(`(?m)^<!-- env: ([A-Za-z0-9_ ]+) -->$`)
+	nodesLine   = regexp.MustCompile(`(?m)^<!-- nodes: ([0-9]{1,3}) -->$`)
+	clusterLine = regexp.MustCompile(`(?m)^<!-- cluster: own -->$`)
 )
 
 func segments(segments *text.Segments, source []byte) []string {

@@ -27,6 +27,16 @@ func TestNodes(t *testing.T) {
 	require.Zero(t, page.Nodes)
 }
 
+func TestOwnCluster(t *testing.T) {
+	page, err := Read(write(t, "# Title\n\n<!-- cluster: own -->\n\nProse.\n"))
+	require.NoError(t, err)
+	require.True(t, page.OwnCluster)
+	require.Equal(t, "# Title\n\n\n\nProse.", page.Parts[0].Prose)
+	page, err = Read(write(t, "Prose with `<!-- cluster: own -->` in it.\n"))
+	require.NoError(t, err)
+	require.False(t, page.OwnCluster)
+}
+
 func TestRead(t *testing.T) {
 	path := write(t, `# Title
 

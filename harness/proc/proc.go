@@ -54,6 +54,9 @@ func Context() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// Otherwise the first line that is written to a pipe without a reader, such as a tee that Ctrl-C has ended too, would end
+	// the program before it has cleaned up.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	parent := os.Getppid()
 	watched, _ := strconv.Atoi(os.Getenv(WatchVariable)) // 0 if it is not set
 	go func() {

@@ -51,7 +51,10 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, err := client.Discovery().ServerVersion()
+	version, err := client.Discovery().ServerVersionWithContext(ctx)
+	if ctx.Err() != nil {
+		return nil // stopped before there was anything to do
+	}
 	if err != nil {
 		return fmt.Errorf("the API server at %s does not answer; is the address right, and is the server running? %w", config.Host, err)
 	}

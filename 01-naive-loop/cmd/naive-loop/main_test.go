@@ -32,6 +32,10 @@ func program(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, log *by
 	return cmd, log
 }
 
+// kubeconfigText is a kubeconfig, with the address of the API server missing.
+const kubeconfigText = `{apiVersion: v1, kind: Config, current-context: test, contexts: [{name: test, context: {cluster: test}}],
+	clusters: [{name: test, cluster: {server: "%s"}}]}`
+
 // apiServer starts an API server that has no objects, and returns the path of a kubeconfig for it.
 func apiServer(t *testing.T, version string, onList func()) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,10 +51,25 @@ func apiServer(t *testing.T, version string, onList func()) string {
 	}))
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{apiVersion: v1, kind: Config, current-context: test, contexts: [{name: test, context: {cluster: test}}],
-		clusters: [{name: test, cluster: {server: "%s"}}]}`
-	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, text, server.URL), 0o600))
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, kubeconfigText, server.URL), 0o600))
 	return path
+}
+
+func TestStopsWhileTheAPIServerDoesNotAnswer(t *testing.T) {
+	asked := make(chan struct{}, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, kubeconfigText, server.URL), 0o600))
+	cmd, log := program(t, nil, "--namespace=shop", "--kubeconfig="+kubeconfig)
+	require.NoError(t, cmd.Start())
+	<-asked
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait(), log.String())
+	require.NotContains(t, log.String(), "Starting")
 }
 
 func TestWhichKubeconfigIsUsed(t *testing.T) {

@@ -78,7 +78,11 @@ func run(ctx context.Context) error {
 		cloud, err = neutron.Connect(ctx)
 	}
 	if err == nil {
-		if err = cloud.Check(ctx); neutron.IsTemporary(err) { // the status of the Networks will report it
+		// Metrics and health are served only afterwards, so it must not take as long as the liveness probe waits.
+		checkCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err = cloud.Check(checkCtx)
+		cancel()
+		if neutron.IsTemporary(err) { // the status of the Networks will report it
 			klog.FromContext(ctx).Error(err, "Cannot reach the cloud, starting anyway")
 			err = nil
 		}

@@ -164,7 +164,7 @@ func (o *observer) observeDrains(ctx context.Context, selected func(*corev1.Node
 }
 
 func (o *observer) observeDrain(ctx context.Context, node string) {
-	remaining, err := reboot.Remaining(ctx, o.client, node, o.flags.options.DeleteUnmanagedPods)
+	remaining, err := reboot.Remaining(ctx, o.client, node, o.flags.options)
 	switch {
 	case err == nil:
 		o.view.Remaining[node] = remaining

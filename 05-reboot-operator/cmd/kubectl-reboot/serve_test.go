@@ -106,7 +106,7 @@ func readPodTemplate(t *testing.T, file string) corev1.PodSpec {
 func TestManifestsFitTheProgram(t *testing.T) {
 	for file, variables := range map[string][]string{
 		"controller.yaml": {"NODE_NAME", "POD_NAME", "POD_NAMESPACE"},
-		"agent.yaml":      {"NODE_NAME"},
+		"agent.yaml":      {"DBUS_SYSTEM_BUS_ADDRESS", "NODE_NAME"},
 	} {
 		t.Run(file, func(t *testing.T) {
 			container := readPodTemplate(t, file).Containers[0]

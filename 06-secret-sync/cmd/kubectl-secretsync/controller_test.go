@@ -395,6 +395,7 @@ func TestTheNamespaceOfTheLeaseDoesNotExist(t *testing.T) {
 
 // A controller that cannot start says why. One that is stopped before there was an answer has done nothing wrong.
 func TestStart(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a Pod
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusInternalServerError)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/informers"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -162,7 +163,9 @@ func (c *controller) create(ctx context.Context, deployment *appsv1.Deployment, 
 func (c *controller) update(ctx context.Context, existing *corev1.Service, deployment *appsv1.Deployment, port int32) error {
 	updated := existing.DeepCopy() // the object in the cache is shared
 	updated.Spec.Selector = maps.Clone(deployment.Spec.Selector.MatchLabels)
-	if ports := updated.Spec.Ports; len(ports) != 1 || ports[0].Port != port {
+	ports, target := updated.Spec.Ports, intstr.FromInt32(port)
+	isDefault := func(p corev1.ServicePort) bool { return p.TargetPort == (intstr.IntOrString{}) || p.TargetPort == target }
+	if len(ports) != 1 || ports[0].Port != port || !isDefault(ports[0]) {
 		updated.Spec.Ports = []corev1.ServicePort{{Port: port}}
 	}
 	if equality.Semantic.DeepEqual(existing, updated) {

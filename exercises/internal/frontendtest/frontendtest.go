@@ -14,12 +14,12 @@ import (
 // ConfigName is the name of the ConfigMap.
 const ConfigName = "frontend-config"
 
-// Install installs the manifests of a lesson, a directory, and a frontend, a file, and waits until its Pods run. Both are paths
-// in the repository.
+// Install installs the manifests of a lesson, a directory, and a frontend, a file, and waits until its Pods run. Both paths are
+// from [live.Path], called in the grader itself: the proof of the exercises finds there what a grader reads.
 func Install(w *live.World, manifests, frontend string) {
 	w.T.Helper()
-	w.Install(live.Path(manifests))
-	w.Kubectl("apply", "-f", live.Path(frontend))
+	w.Install(manifests)
+	w.Kubectl("apply", "-f", frontend)
 	w.Kubectl("rollout", "status", "deployment/frontend")
 }
 

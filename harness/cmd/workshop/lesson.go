@@ -80,6 +80,9 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	if context, ok := strings.CutPrefix(f.cluster, "context:"); ok && page.OwnCluster {
+		return fmt.Errorf("lesson %s changes other namespaces than its own, so it is not played on context %q; play it without CLUSTER (--cluster)", number, context)
+	}
 	if f.nodes == 0 {
 		f.nodes = cmp.Or(page.Nodes, 3)
 	}

@@ -261,6 +261,17 @@ func TestStep(t *testing.T) {
 	r.requireNothingLeft()
 }
 
+// A page that changes other namespaces is not played on somebody's cluster, not even with --yes.
+func TestLessonThatNeedsItsOwnCluster(t *testing.T) {
+	r := newRepository(t, "$ kubectl create namespace other")
+	r.write("01-mini/README.md", "# A small lesson\n\n<!-- cluster: own -->\n\n```console\n$ kubectl create namespace other\nnamespace/other created\n```\n")
+	out, status := r.workshop("", "lesson", "1", "--cluster=context:workshop", "--yes")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "lesson 1 changes other namespaces than its own, so it is not played on context \"workshop\"; play it without CLUSTER")
+	_, err := r.kubectl("get", "namespace", r.namespace)
+	require.Error(t, err)
+}
+
 func TestLessonOnAContext(t *testing.T) {
 	r := newRepository(t, "$ kubectl apply -k manifests", "...", "$ kubectl config view --minify --output jsonpath='{..namespace}'; echo", "mini-...")
 	gone := func() {
