@@ -164,7 +164,9 @@ func (c *controller) update(ctx context.Context, existing *corev1.Service, deplo
 	updated := existing.DeepCopy() // the object in the cache is shared
 	updated.Spec.Selector = maps.Clone(deployment.Spec.Selector.MatchLabels)
 	ports, target := updated.Spec.Ports, intstr.FromInt32(port)
-	isDefault := func(p corev1.ServicePort) bool { return p.TargetPort == (intstr.IntOrString{}) || p.TargetPort == target }
+	isDefault := func(p corev1.ServicePort) bool {
+		return p.TargetPort == (intstr.IntOrString{}) || p.TargetPort == target
+	}
 	if len(ports) != 1 || ports[0].Port != port || !isDefault(ports[0]) {
 		updated.Spec.Ports = []corev1.ServicePort{{Port: port}}
 	}
