@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -216,6 +217,23 @@ func TestRefused(t *testing.T) {
 		require.Equal(t, metav1.ConditionTrue, ready.Status)
 		require.True(t, since.Before(&ready.LastTransitionTime))
 	})
+}
+
+// The API server refuses an Event of more than 1,024 bytes, and the definition a message of more than 32,768 characters.
+func TestLongRefusals(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		w.failAll(&crd.RefusedError{Reason: samplecrdv1.ReasonRefused, Message: strings.Repeat("é", 20_000)})
+		w.create("front")
+		advance(time.Second)
+		_, ready := w.current("front")
+		require.Greater(t, len(ready.Message), 4000)
+		require.LessOrEqual(t, len(ready.Message), 4096)
+		require.True(t, utf8.ValidString(ready.Message))
+		require.Len(t, w.events(), 1)
+		require.Less(t, len(w.events()[0]), 1100, "with its type and reason")
+	})
+	ports := slices.Repeat([]string{"web"}, 1000)
+	require.Equal(t, "ports still use the network; delete them first: "+strings.Repeat("web, ", 9)+"web, and 990 more", crd.InUse(ports, nil).Error())
 }
 
 // Many a cloud puts a request ID into its errors, so the status changes at each attempt.

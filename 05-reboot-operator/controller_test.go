@@ -547,6 +547,29 @@ func TestBlockingPods(t *testing.T) {
 	})
 }
 
+// A failing eviction gets one Event for each attempt, and a refusal that follows gets its own.
+func TestTellsWhyEvictionsFail(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.addPod("db", "node-00")
+		w.addPod("web", "node-00")
+		w.protect("db", true)
+		w.locked(func() { w.evictErr = apierrors.NewInternalError(errors.New("two budgets")) })
+		w.startController(0)
+		w.request("node-00")
+		advance(2 * time.Minute)
+		const failed = "evict Pod shop/db: Internal error occurred: two budgets; evict Pod shop/web: Internal error occurred: two budgets"
+		require.Equal(t, []string{failed}, w.told("node-00", "EvictionFailed"))
+		w.locked(func() { w.evictErr = nil })
+		advance(2 * time.Minute)
+		require.Len(t, w.told("node-00", "DrainWaiting"), 1)
+		require.Contains(t, w.told("node-00", "DrainWaiting")[0], "The disruption budget db needs")
+		w.protect("db", false)
+		advance(5 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
 // A Pod that blocks reboots may come when its Node is about to be cordoned. The drain waits for it, and evicts nothing meanwhile.
 func TestABlockingPodThatComesLate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -90,7 +90,7 @@ func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting s
 	for _, pod := range list.Pods() {
 		reason, refused, err := d.evict(ctx, pod, dryRun)
 		switch {
-		case err != nil: // of this Pod, perhaps: the others are evicted all the same
+		case err != nil: // the other Pods are still tried
 			errs = append(errs, err)
 		case refused:
 			again = evictionRetry

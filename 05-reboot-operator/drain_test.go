@@ -73,7 +73,7 @@ func TestAnswersToAnEviction(t *testing.T) {
 	}
 }
 
-// An eviction that fails keeps the others from nothing. What the drain waits for begins with the Pods that cannot be evicted.
+// If one eviction fails, the others are still tried. What the drain waits for begins with the Pods that cannot be evicted.
 func TestADrainOfSeveralPods(t *testing.T) {
 	var failure error
 	client := fake.NewClientset(newPod("a", "n1"), newPod("b", "n1"), newPod("c", "n1"))

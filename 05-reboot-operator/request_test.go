@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -281,9 +282,15 @@ func TestRemaining(t *testing.T) {
 		})
 	}
 
+	selector, err := labels.Parse("app=a")
+	require.NoError(t, err)
+	got, err := reboot.Remaining(t.Context(), fake.NewClientset(pod("a", nil), pod("b", nil)), "n", reboot.Options{BlockingPods: selector})
+	require.NoError(t, err)
+	require.Equal(t, "somebody to delete Pods that the drain does not evict: cannot delete Pods that block the reboot: shop/a", got)
+
 	client := fake.NewClientset(pod("a", nil), budget("keep", "a", 0))
 	client.PrependReactor("list", "poddisruptionbudgets", forbid)
-	got, err := reboot.Remaining(t.Context(), client, "n", reboot.Options{})
+	got, err = reboot.Remaining(t.Context(), client, "n", reboot.Options{})
 	require.NoError(t, err)
 	require.Equal(t, "Pod shop/a", got)
 	client.PrependReactor("list", "pods", forbid)

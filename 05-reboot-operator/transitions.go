@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,14 +38,12 @@ func (c *Controller) drain(ctx context.Context, node *corev1.Node) (again time.D
 	waiting, again, err := c.drainer.step(ctx, node.Name, overdue)
 	switch {
 	case overdue && err != nil:
-		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %v", c.DrainTimeout, err))
+		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, oneLine(err)))
 	case overdue && waiting != "":
 		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, waiting))
 	case err != nil:
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) { // it may stay the same for long
-			if c.told.isNew(node.Name, "DrainError", node.Annotations[AdmittedAnnotation]) { // apart from those of refusals
-				c.recorder.Eventf(node, nil, corev1.EventTypeWarning, "DrainWaiting", "Drain", "%v", err)
-			}
+			c.tell(node, corev1.EventTypeWarning, "EvictionFailed", "Drain", node.Annotations[AdmittedAnnotation], "%s", oneLine(err))
 		}
 		return 0, err
 	case waiting != "":
@@ -55,6 +54,9 @@ func (c *Controller) drain(ctx context.Context, node *corev1.Node) (again time.D
 	}
 	return c.approve(ctx, node.Name, overdue)
 }
+
+// oneLine returns the text of an error that may be several: those of different Pods.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // approve tells the agent to reboot. A Node that was uncordoned for a moment may have new Pods, so the order matters: read the
 // Node, check that it is cordoned and empty, and write on the condition that it has not changed since it was read.

@@ -71,6 +71,7 @@ type world struct {
 	onLedger  func()          // called before each update of a configmap; may be nil
 	onGetNode func()          // called before each get of a Node; may be nil
 	onEvict   func()          // called before each eviction; may be nil
+	evictErr  error           // the answer to each eviction; nil to carry it out
 	evictions []eviction      // that were asked for, in order
 	protected map[string]bool // names of Pods that a PodDisruptionBudget protects
 	grace     time.Duration   // how long a Pod takes to terminate
@@ -645,6 +646,9 @@ func (w *world) evict(e *policyv1.Eviction) error {
 		w.onEvict()
 	}
 	w.evictions = append(w.evictions, eviction{e.Name, time.Now()})
+	if w.evictErr != nil {
+		return w.evictErr
+	}
 	o, err := w.objects.Get(podResource, e.Namespace, e.Name)
 	if err != nil {
 		return err

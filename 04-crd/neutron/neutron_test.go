@@ -498,6 +498,27 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// A token has expired, and Keystone gives no new one. What counts is its answer.
+func TestExpiredLogin(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	defer server.Close()
+	for status, reason := range map[int]string{http.StatusUnauthorized: samplecrdv1.ReasonRefused, http.StatusServiceUnavailable: ""} {
+		provider := &gophercloud.ProviderClient{TokenID: "expired", ReauthFunc: func(context.Context) error {
+			return gophercloud.ErrUnexpectedResponseCode{Actual: status}
+		}}
+		cloud := &neutron.Cloud{Owner: owner, Client: &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: server.URL + "/", ResourceBase: server.URL + "/v2.0/"}}
+		require.Equal(t, reason == "", neutron.IsTemporary(cloud.Check(t.Context())))
+		_, err := cloud.Ensure(t.Context(), newNetwork())
+		if reason != "" {
+			requireReason(t, reason, err)
+			continue
+		}
+		var refused *crd.RefusedError
+		require.Error(t, err)
+		require.NotErrorAs(t, err, &refused)
+	}
+}
+
 // respondTo returns a world in whose cloud all requests with that method get a status code.
 func respondTo(t *testing.T, method string, status int) *world {
 	if os.Getenv("NEUTRON_URL") != "" {

@@ -89,10 +89,13 @@ type editor struct {
 	*exchange
 	format  format
 	write   func([]byte) error
-	waiting []waiting                                             // events that have arrived and have not been forwarded, in the order of arrival
-	number  int                                                   // how many events have arrived; bookmarks do not count
-	held    <-chan struct{}                                       // closed when the events are released; nil if they are not held
-	done    struct{ late, unobserved, delayed, noBookmarks bool } // what has been done to any event
+	waiting []waiting       // events that have arrived and have not been forwarded, in the order of arrival
+	number  int             // how many events have arrived; bookmarks do not count
+	held    <-chan struct{} // closed when the events are released; nil if they are not held
+
+	// done says what has happened to any event: it was late, it was left out, it was to be left out and came late instead, or
+	// it was a bookmark that was left out.
+	done struct{ late, unobserved, delayed, noBookmarks bool }
 }
 
 // waiting is an event that has arrived and has not been forwarded.

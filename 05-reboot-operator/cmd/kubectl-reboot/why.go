@@ -78,7 +78,7 @@ func (o *observer) explain(cmd *cobra.Command, name string) error {
 // eventReasons are the reasons of the Events that say why a Node in a phase is not rebooted.
 var eventReasons = map[reboot.Phase][]string{
 	reboot.Needed:     {"DrainTimeout", "AgentTimeout"},
-	reboot.Draining:   {"DrainWaiting"},
+	reboot.Draining:   {"DrainWaiting", "EvictionFailed"},
 	reboot.InProgress: {"RebootFailed"},
 }
 
