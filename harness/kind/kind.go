@@ -1,6 +1,7 @@
 // Package kind creates clusters whose Nodes are containers on this computer, with kind (https://kind.sigs.k8s.io).
 //
-//   - [Up] creates a cluster, or opens it if it exists.
+//   - [Up] creates a cluster, or opens the one that it has created before. One of that name that somebody else has created
+//     is an error; neither Up nor [Delete] touches it.
 //   - It writes a kubeconfig of its own, and never changes the user's.
 //   - If it fails, or its context is cancelled, nothing of a new cluster is left.
 //   - When Docker or Podman cannot be used, the error says why, and what to do.
@@ -25,6 +26,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	kind "sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
@@ -104,6 +107,9 @@ func Up(ctx context.Context, o Options) (c *Cluster, err error) {
 		return nil, fmt.Errorf("list the kind clusters: %w", c.engine.explain(err))
 	}
 	if slices.Contains(names, o.Name) {
+		if err := c.requireOurs(); err != nil {
+			return nil, err
+		}
 		err = c.provider.ExportKubeConfig(o.Name, o.kubeconfig(), false)
 	} else {
 		c.Created = true
@@ -138,10 +144,49 @@ func open(ctx context.Context, o Options) (*Cluster, error) {
 	}, nil
 }
 
+// requireOurs returns an error unless Up has created the cluster that exists. Up then left a kubeconfig, with the certificate
+// of the cluster's own authority, or empty if it was killed before the cluster was complete. While the cluster's containers
+// are stopped, its certificate cannot be read, and the file's existence has to do.
+func (c *Cluster) requireOurs() error {
+	ours, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("read the kubeconfig of kind cluster %q: %w", c.ID, err)
+	case len(ours.Clusters) == 0:
+		return nil
+	default:
+		text, err := c.provider.KubeConfig(c.ID, true)
+		if err != nil {
+			return nil
+		}
+		theirs, err := clientcmd.Load([]byte(text))
+		if err != nil {
+			return fmt.Errorf("read the kubeconfig of kind cluster %q: %w", c.ID, err)
+		}
+		if bytes.Equal(authority(ours), authority(theirs)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("kind cluster %q was not created from this directory, and was not touched; set %s to another name, or delete it: kind delete cluster --name %s",
+		c.ID, NameVariable, c.ID)
+}
+
+// authority returns the certificate of the authority of a kubeconfig's only cluster.
+func authority(config *clientcmdapi.Config) []byte {
+	for _, c := range config.Clusters {
+		return c.CertificateAuthorityData
+	}
+	return nil
+}
+
 // create creates the cluster. If ctx is cancelled, it deletes what there is of it and returns the cause.
 func (c *Cluster) create(ctx context.Context, o Options) error {
 	config, err := configure(o)
 	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(o.kubeconfig(), nil, 0o600); err != nil { // the mark of requireOurs
 		return err
 	}
 	created := make(chan error, 1)
@@ -232,7 +277,7 @@ func (c *Cluster) Delete() error {
 	return err
 }
 
-// Delete deletes the cluster of these options, and reports whether it existed.
+// Delete deletes the cluster of these options, which [Up] has created, and reports whether it existed.
 func Delete(ctx context.Context, o Options) (existed bool, err error) {
 	o.setDefaults()
 	c, err := open(ctx, o)
@@ -243,7 +288,13 @@ func Delete(ctx context.Context, o Options) (existed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("list the kind clusters: %w", c.engine.explain(err))
 	}
-	return slices.Contains(names, o.Name), c.Delete()
+	existed = slices.Contains(names, o.Name)
+	if existed {
+		if err := c.requireOurs(); err != nil {
+			return false, err
+		}
+	}
+	return existed, c.Delete()
 }
 
 // Load makes images available on all Nodes, so that Pods can run them without a registry.

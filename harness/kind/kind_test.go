@@ -3,6 +3,7 @@ package kind
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -111,6 +112,57 @@ func TestExplainReadsTheOutputOfKindsCommands(t *testing.T) {
 	pull := fmt.Errorf("failed to pull image %q: %w", "kindest/node:v9", wrapped("dial tcp: lookup registry-1.docker.io: no such host"))
 	require.ErrorContains(t, e.explain(pull), "the node image can be neither found on this computer nor pulled; check the network, or set KIND_NODE_IMAGE")
 	require.NoError(t, e.explain(nil))
+}
+
+// Somebody's own cluster may have our default name. It is neither used nor deleted.
+func TestClustersOfOthersAreNotTouched(t *testing.T) {
+	kubeconfig := func(authority string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"kind-workshop","users":[{"name":"kind-workshop"}],
+"clusters":[{"name":"kind-workshop","cluster":{"server":"https://127.0.0.1:1","certificate-authority-data":%q}}],
+"contexts":[{"name":"kind-workshop","context":{"cluster":"kind-workshop","user":"kind-workshop"}}]}`, base64.StdEncoding.EncodeToString([]byte(authority)))
+	}
+	theirs := filepath.Join(t.TempDir(), "admin.conf")
+	require.NoError(t, os.WriteFile(theirs, []byte(kubeconfig("theirs")), 0o600))
+	running, stopped := "cat "+theirs, "exit 1"
+	for name, c := range map[string]struct {
+		kubeconfig string // which an earlier command has left; "-" for none
+		container  string // what reading the cluster's own kubeconfig does
+		ours       bool
+	}{
+		"none of that name was created here":         {"-", running, false},
+		"another one of that name was":               {kubeconfig("ours"), running, false},
+		"it was":                                     {kubeconfig("theirs"), running, true},
+		"it was, and its containers are stopped":     {kubeconfig("theirs"), stopped, true},
+		"it was, by a command that was killed":       {"", running, true},
+		"it was not, and its containers are stopped": {"-", stopped, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Dir: t.TempDir(), Name: "workshop"}
+			changed := filepath.Join(t.TempDir(), "changed")
+			install(t, map[string]string{"cat": `exec /bin/cat "$@"`, "docker": docker(`case "$*" in
+"ps --quiet") ;;
+"ps -a "*.Label*) echo workshop ;;
+"ps -a "*) echo workshop-control-plane ;;
+inspect*role*) echo control-plane ;;
+exec*admin.conf) ` + c.container + ` ;;
+*) echo "$*" >> ` + changed + `; exit 1
+esac`)})
+			if c.kubeconfig != "-" {
+				require.NoError(t, os.WriteFile(o.kubeconfig(), []byte(c.kubeconfig), 0o600))
+			}
+			existed, err := Delete(t.Context(), o)
+			if c.ours {
+				require.True(t, existed)
+				require.FileExists(t, changed, "it was not deleted")
+				return
+			}
+			const want = `kind cluster "workshop" was not created from this directory, and was not touched; set KIND_CLUSTER to another name, or delete it: kind delete cluster --name workshop`
+			require.EqualError(t, err, want)
+			_, err = Up(t.Context(), o)
+			require.EqualError(t, err, want)
+			require.NoFileExists(t, changed)
+		})
+	}
 }
 
 func TestConfigure(t *testing.T) {

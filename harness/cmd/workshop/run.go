@@ -30,7 +30,7 @@ With --shared LINK, the cluster is for Go tests. Go reuses a cached test result 
 the same. So LINK becomes a symbolic link to the cluster's directory, ` + cluster.SharedVariable + ` names the
 kubeconfig below it, and the environment is the same in each run.
 
-With --kind, it is a kind cluster of containers. One that exists already is used, and not deleted.`,
+With --kind, it is a kind cluster of containers. One that --keep has left is used, and not deleted.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if onKind.enabled {
