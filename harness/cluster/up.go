@@ -35,7 +35,7 @@ func Up(ctx context.Context, o Options, dir string) (*Cluster, error) {
 	}
 	// The program locks dir itself, so this check only makes for a better error message. Two concurrent calls may
 	// both pass it.
-	if isRunning(dir) {
+	if IsUp(dir) {
 		return nil, ErrAlreadyUp
 	}
 	c, err := launch(ctx, o, path, dir, true)
@@ -51,7 +51,7 @@ func Up(ctx context.Context, o Options, dir string) (*Cluster, error) {
 
 // Find returns the running cluster whose data directory is dir, or ErrNotUp.
 func Find(ctx context.Context, dir string, progress io.Writer) (*Cluster, error) {
-	if !isRunning(dir) {
+	if !IsUp(dir) {
 		return nil, ErrNotUp
 	}
 	path, err := programPath(ctx, progress)
@@ -68,7 +68,7 @@ func Find(ctx context.Context, dir string, progress io.Writer) (*Cluster, error)
 // Down stops the control plane on dir and keeps its state. It waits until it has exited; after 3 s it kills it.
 func Down(ctx context.Context, dir string) error {
 	signal := syscall.SIGTERM
-	if !isRunning(dir) {
+	if !IsUp(dir) {
 		return ErrNotUp
 	}
 	pid, err := pidOf(dir)
@@ -76,7 +76,7 @@ func Down(ctx context.Context, dir string) error {
 		return err
 	}
 	kill := time.Now().Add(3 * time.Second)
-	for isRunning(dir) {
+	for IsUp(dir) {
 		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("stop the control plane (process %d): %w", pid, err)
 		}
@@ -100,8 +100,8 @@ func Reset(ctx context.Context, dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// isRunning reports whether a control plane is running on dir. It holds a lock in dir for as long as it lives.
-func isRunning(dir string) bool {
+// IsUp reports whether a control plane of [Up] is running on dir. It holds a lock in dir for as long as it lives.
+func IsUp(dir string) bool {
 	path := filepath.Join(dir, "lock")
 	if _, err := os.Stat(path); err != nil {
 		return false

@@ -54,7 +54,8 @@ func (c *classroom) exercise(args []string) (exercise.Exercise, error) {
 	return c.catalogue.Find(args[0])
 }
 
-// warmCluster is a control plane that is started when it is needed for the first time, and then kept.
+// warmCluster is the cluster of "workshop up" or, if that is not up, a control plane that is started when it is needed for the
+// first time, and then kept.
 type warmCluster struct {
 	root string
 	// progress is where the progress of starting one is written to.
@@ -62,19 +63,28 @@ type warmCluster struct {
 
 	mu      sync.Mutex
 	cluster *cluster.Cluster
+	isFound bool // it is that of "workshop up", which may end at any time
 }
 
 func (w *warmCluster) kubeconfig(ctx context.Context) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.cluster != nil {
+	dir := upDir(w.root)
+	switch {
+	case w.cluster == nil:
+	case w.isFound:
+		if cluster.IsUp(dir) {
+			return w.cluster.Kubeconfig, nil
+		}
+	default:
 		select {
 		case <-w.cluster.Done(): // it has crashed
 		default:
 			return w.cluster.Kubeconfig, nil
 		}
 	}
-	c, err := cluster.Find(ctx, upDir(w.root), w.progress)
+	c, err := cluster.Find(ctx, dir, w.progress)
+	w.isFound = err == nil
 	if errors.Is(err, cluster.ErrNotUp) {
 		c, err = cluster.Start(ctx, cluster.Options{Nodes: 3, Progress: w.progress})
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/exercise"
 )
 
@@ -124,4 +126,30 @@ func TestExercisesWrongInput(t *testing.T) {
 	require.Contains(t, r.exercises(1, "list"), "repair it, or delete it to start over")
 	require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "exercises")))
 	require.True(t, strings.HasPrefix(r.exercises(1, "list"), "workshop: read the exercises: "))
+}
+
+// The screen stays open for hours, in which "make down" may end the cluster that it uses.
+func TestWarmClusterIsReplacedWhenItIsDown(t *testing.T) {
+	shared, err := cluster.Shared()
+	require.NoError(t, err)
+	t.Setenv(cluster.ProgramVariable, filepath.Join(shared.Kubectl, "controlplane"))
+	t.Setenv("TMPDIR", t.TempDir())
+	w := &warmCluster{root: t.TempDir()}
+	dir := upDir(w.root)
+	_, err = cluster.Up(t.Context(), cluster.Options{Nodes: 1}, dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Reset(context.Background(), dir)) })
+	for range 2 {
+		kubeconfig, err := w.kubeconfig(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, dir, filepath.Dir(kubeconfig))
+	}
+	require.NoError(t, cluster.Down(t.Context(), dir))
+	kubeconfig, err := w.kubeconfig(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.stop()) })
+	require.NotEqual(t, dir, filepath.Dir(kubeconfig))
+	again, err := w.kubeconfig(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, kubeconfig, again)
 }
