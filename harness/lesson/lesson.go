@@ -156,14 +156,16 @@ func (s *Stage) RequireNodes(ctx context.Context, count int) error {
 		return fmt.Errorf("count the simulated nodes of %s: %w", s.Cluster.Name, err)
 	}
 	if len(nodes.Items) < count {
-		return fmt.Errorf("lesson %d needs %d simulated nodes, and %s has %d; play it without CLUSTER, on a cluster of its own",
-			s.Lesson.Number, count, s.Cluster.Name, len(nodes.Items))
+		return fmt.Errorf("lesson %d needs %d simulated nodes, and %s has %d", s.Lesson.Number, count, s.Cluster.Name, len(nodes.Items))
 	}
 	return nil
 }
 
-// Open creates the lesson's namespace. It first deletes one that an earlier run of the lesson has left. A namespace of
-// that name that no lesson created is an error, and is not touched.
+// openLimit is how long [Stage.Open] waits for the namespace of an earlier run to be gone.
+const openLimit = 2 * time.Minute
+
+// Open creates the lesson's namespace. It first deletes one that an earlier run of the lesson has left, which takes at most
+// two minutes. A namespace of that name that no lesson created is an error, and is not touched.
 func (s *Stage) Open(ctx context.Context) error {
 	namespace, err := s.client.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
 	switch {
@@ -171,8 +173,10 @@ func (s *Stage) Open(ctx context.Context) error {
 		return fmt.Errorf("there is a namespace %q on %s that the lesson did not create; it was not touched. Play the lesson on another cluster",
 			s.Namespace, s.Cluster.Name)
 	case err == nil:
-		if err := s.Clean(ctx); err != nil {
-			return err
+		cleaning, cancel := context.WithTimeout(ctx, openLimit)
+		defer cancel()
+		if err := s.Clean(cleaning); err != nil {
+			return fmt.Errorf("delete what an earlier run of the lesson has left: %w", err)
 		}
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("get namespace %s: %w", s.Namespace, err)

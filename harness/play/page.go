@@ -63,7 +63,7 @@ type Page struct {
 	// Nodes is how many simulated nodes the page needs; 0 if it does not say.
 	Nodes int
 	// OwnCluster says that the page changes more than the lesson's namespace and what its manifests name, so that it must not be
-	// played on a cluster that is used for anything else.
+	// played on a cluster that is used for anything else, nor on one where it was played before.
 	OwnCluster bool
 	// Edited holds an error for each quote that differs from the file it quotes.
 	Edited []error

@@ -80,8 +80,10 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if context, ok := strings.CutPrefix(f.cluster, "context:"); ok && page.OwnCluster {
-		return fmt.Errorf("lesson %s changes other namespaces than its own, so it is not played on context %q; play it without CLUSTER (--cluster)", number, context)
+	if page.OwnCluster {
+		if err := requireOwnCluster(root, number, f); err != nil {
+			return err
+		}
 	}
 	if f.nodes == 0 {
 		f.nodes = cmp.Or(page.Nodes, 3)
@@ -108,6 +110,9 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.end(err)) }()
+	if page.OwnCluster && f.cluster == "kind" && !o.disposable {
+		return fmt.Errorf("lesson %s changes more on a cluster than its own namespace, so it is not played on a kind cluster that was used before; delete that one with make kind-down", number)
+	}
 	c, scratch := o.cluster, o.scratch
 	fmt.Printf("%s: Kubernetes %s, %d nodes, %s\n", c.Name, c.Version, c.Nodes, time.Since(start).Round(100*time.Millisecond))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -125,7 +130,10 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return err
 	}
 	if err := stage.RequireNodes(ctx, page.Nodes); err != nil {
-		return err
+		if f.cluster == "embedded" { // with KEEP=1, and the state of an earlier one
+			return fmt.Errorf("%w, as before; delete its state with make reset, and play the lesson again", err)
+		}
+		return fmt.Errorf("%w; play it without CLUSTER, on a cluster of its own", err)
 	}
 	if strings.HasPrefix(f.cluster, "context:") && !f.yes {
 		if err := ask(ctx, input, stage); err != nil {
@@ -152,6 +160,22 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return err
 	}
 	fmt.Printf("\n%s\n", whatNext(root, l, f, c))
+	return nil
+}
+
+// requireOwnCluster returns an error unless the lesson is to be played on a cluster that is new, since the lesson changes more
+// than its namespace.
+func requireOwnCluster(root, number string, f lessonFlags) error {
+	const changes = "lesson %s changes more on a cluster than its own namespace, so it is not played on "
+	if context, ok := strings.CutPrefix(f.cluster, "context:"); ok {
+		return fmt.Errorf(changes+"context %q; play it without CLUSTER (--cluster)", number, context)
+	}
+	if f.cluster == "up" {
+		return fmt.Errorf(changes+"the cluster of make up; play it without CLUSTER (--cluster)", number)
+	}
+	if _, err := os.Stat(upDir(root)); f.cluster == "embedded" && f.keep && err == nil {
+		return fmt.Errorf(changes+"a cluster that was used before; delete that one with make reset, or play the lesson without KEEP=1 (--keep)", number)
+	}
 	return nil
 }
 
@@ -328,6 +352,9 @@ func readLine(ctx context.Context, input *bufio.Reader) (string, error) {
 func whatNext(root string, l lesson.Lesson, f lessonFlags, c *cluster.Cluster) string {
 	if f.keep && f.cluster == "kind" {
 		return "The cluster is still up. To use it from this terminal:  export KUBECONFIG=" + quote(c.Kubeconfig) + "   To delete it:  make kind-down"
+	}
+	if f.keep && strings.HasPrefix(f.cluster, "context:") {
+		return fmt.Sprintf("What the lesson created on %s is still there; it is deleted when you play the lesson there again without KEEP=1.", c.Name)
 	}
 	if f.keep {
 		return "The cluster is still up. To use it from this terminal:  eval \"$(make -s env)\"   To stop it:  make down"

@@ -35,6 +35,9 @@ func upCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if cmd.Flags().Changed("nodes") && c.Nodes != nodes {
+					fmt.Fprintf(os.Stderr, "the cluster continues as it was before, with %d nodes; for one with %d, delete its state first: make reset\n", c.Nodes, nodes)
+				}
 				fmt.Printf("up: Kubernetes %s, %d nodes, %s\nTo use it from this terminal:  eval \"$(make -s env)\"\n",
 					c.Version, c.Nodes, time.Since(start).Round(100*time.Millisecond))
 				return nil

@@ -261,15 +261,28 @@ func TestStep(t *testing.T) {
 	r.requireNothingLeft()
 }
 
-// A page that changes other namespaces is not played on somebody's cluster, not even with --yes.
+// A page that changes other namespaces is only played on a cluster that is new, not even with --yes on another.
 func TestLessonThatNeedsItsOwnCluster(t *testing.T) {
 	r := newRepository(t, "$ kubectl create namespace other")
 	r.write("01-mini/README.md", "# A small lesson\n\n<!-- cluster: own -->\n\n```console\n$ kubectl create namespace other\nnamespace/other created\n```\n")
+	const changes = "lesson 1 changes more on a cluster than its own namespace, so it is not played on "
 	out, status := r.workshop("", "lesson", "1", "--cluster=context:workshop", "--yes")
 	require.Equal(t, 1, status)
-	require.Contains(t, out, "lesson 1 changes other namespaces than its own, so it is not played on context \"workshop\"; play it without CLUSTER")
+	require.Contains(t, out, changes+"context \"workshop\"; play it without CLUSTER")
 	_, err := r.kubectl("get", "namespace", r.namespace)
 	require.Error(t, err)
+
+	out, status = r.workshop("", "lesson", "1", "--cluster=up")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, changes+"the cluster of make up; play it without CLUSTER")
+
+	out, status = r.workshop("", "lesson", "1", "--keep")
+	require.Zero(t, status, "%s", out)
+	_, status = r.workshop("", "down")
+	require.Zero(t, status)
+	out, status = r.workshop("", "lesson", "1", "--keep")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, changes+"a cluster that was used before; delete that one with make reset, or play the lesson without KEEP=1")
 }
 
 func TestLessonOnAContext(t *testing.T) {
@@ -304,6 +317,8 @@ func TestLessonOnAContext(t *testing.T) {
 	// The lesson deletes what its own earlier run was told to keep.
 	out, status = r.workshop("", append(lesson, "--yes", "--keep")...)
 	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "is still there; it is deleted when you play the lesson there again without KEEP=1")
+	require.NotContains(t, out, "make down")
 	_, err := r.kubectl("get", "namespace", r.namespace)
 	require.NoError(t, err)
 	out, status = r.workshop("", append(lesson, "--yes")...)
@@ -438,9 +453,10 @@ func TestUp(t *testing.T) {
 	out, status = r.workshop("", "status")
 	require.Equal(t, 1, status)
 	require.Contains(t, out, "no cluster is up; its state has been kept, and make up starts it again")
-	out, status = r.workshop("", "up")
+	out, status = r.workshop("", "up", "--nodes=7")
 	require.Zero(t, status, "%s", out)
-	require.Contains(t, out, "3 nodes", "the one that was added has stayed")
+	require.Contains(t, out, "up: Kubernetes v1.37.1, 3 nodes", "the one that was added has stayed")
+	require.Contains(t, out, "the cluster continues as it was before, with 3 nodes; for one with 7, delete its state first: make reset")
 
 	pid, err := os.ReadFile(filepath.Join(r.dir, ".workshop", "up", "pid"))
 	require.NoError(t, err)
@@ -472,6 +488,13 @@ func TestKeep(t *testing.T) {
 	mine, err := exec.Command("sh", "-c", env+"kubectl get configmap mine --output name --namespace "+r.namespace).CombinedOutput()
 	require.NoError(t, err, "%s", mine)
 	r.requireNothingLeft()
+
+	out, status = r.workshop("", "down")
+	require.Zero(t, status, "%s", out)
+	r.write("01-mini/README.md", "# A small lesson\n\n<!-- nodes: 9 -->\n\n```console\n$ true\n```\n")
+	out, status = r.workshop("", "lesson", "1", "--keep")
+	require.Equal(t, 1, status, "%s", out)
+	require.Contains(t, out, "lesson 1 needs 9 simulated nodes, and the cluster of make up has 3, as before; delete its state with make reset, and play the lesson again")
 }
 
 // What "make" prints fits a terminal, and lists every target that has help.
