@@ -27,7 +27,7 @@ type keystone struct {
 }
 
 func newKeystone(t *testing.T) *keystone {
-	for _, name := range []string{"NEUTRON_URL", "OS_CLOUD", "OS_AUTH_URL", "OS_USERNAME", "OS_PASSWORD", "OS_PROJECT_NAME", "OS_DOMAIN_NAME", "OS_REGION_NAME"} {
+	for _, name := range []string{"NEUTRON_URL", "OS_CLOUD", "OS_AUTH_URL", "OS_USERNAME", "OS_PASSWORD", "OS_PROJECT_NAME", "OS_DOMAIN_NAME", "OS_REGION_NAME", "OS_USER_DOMAIN_NAME", "OS_PROJECT_DOMAIN_ID", "OS_INTERFACE", "OS_CACERT"} {
 		t.Setenv(name, "")
 	}
 	k := &keystone{T: t, service: "network"}
@@ -87,8 +87,9 @@ func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	endpoint := func(region string) string {
 		return fmt.Sprintf(`{"id":"%[2]s","interface":"public","region":"%[2]s","region_id":"%[2]s","url":"%[1]s/%[2]s"}`, k.url, region)
 	}
-	fmt.Fprintf(w, `{"token":{"expires_at":"2100-01-01T00:00:00Z","catalog":[{"id":"1","name":"neutron","type":"%s","endpoints":[%s,%s]}]}}`,
-		k.service, endpoint("south"), endpoint("north"))
+	internal := fmt.Sprintf(`{"id":"inside","interface":"internal","region":"south","region_id":"south","url":"%s/inside"}`, k.url)
+	fmt.Fprintf(w, `{"token":{"expires_at":"2100-01-01T00:00:00Z","catalog":[{"id":"1","name":"neutron","type":"%s","endpoints":[%s,%s,%s]}]}}`,
+		k.service, endpoint("south"), endpoint("north"), internal)
 }
 
 func TestConnectWithKeystone(t *testing.T) {
@@ -104,6 +105,13 @@ func TestConnectWithKeystone(t *testing.T) {
 			k.Setenv("OS_CLOUD", "test")
 		}, "north networks token-1"},
 		"OS_AUTH_URL": {func(k *keystone) { k.setVariables() }, "south networks token-1"},
+		"as OpenStack's dashboard writes an openrc file": {func(k *keystone) {
+			k.setVariables()
+			k.Setenv("OS_DOMAIN_NAME", "")
+			k.Setenv("OS_USER_DOMAIN_NAME", "Default")
+			k.Setenv("OS_PROJECT_DOMAIN_ID", "default")
+		}, "south networks token-1"},
+		"the internal interface": {func(k *keystone) { k.setVariables(); k.Setenv("OS_INTERFACE", "internal") }, "inside networks token-1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +137,8 @@ func TestDoesNotConnect(t *testing.T) {
 		"nothing is set":                {func(*keystone) {}, "no cloud is configured"},
 		"OS_CLOUD is not in the file":   {func(k *keystone) { k.Setenv("OS_CLOUD", "other") }, "read clouds.yaml for OS_CLOUD=other: "},
 		"there is no file":              {func(k *keystone) { k.Setenv("OS_CLOUD", "test"); k.Setenv("OS_CLIENT_CONFIG_FILE", "/nowhere") }, "read clouds.yaml for OS_CLOUD=test: "},
-		"a variable is missing":         {func(k *keystone) { k.setVariables(); k.Setenv("OS_PASSWORD", "") }, "read the OS_... variables: "},
+		"a variable is missing":         {func(k *keystone) { k.setVariables(); k.Setenv("OS_PASSWORD", "") }, "log in to "},
+		"no certificates in OS_CACERT":  {func(k *keystone) { k.setVariables(); k.Setenv("OS_CACERT", "/nowhere") }, "read the OS_... variables: "},
 		"the password is wrong":         {func(k *keystone) { k.setVariables(); k.Setenv("OS_PASSWORD", "guess") }, "log in to "},
 		"the cloud has no such project": {func(k *keystone) { k.setVariables(); k.Setenv("OS_PROJECT_NAME", "mall") }, "log in to "},
 		"Keystone does not answer":      {func(k *keystone) { k.setVariables(); k.Setenv("OS_AUTH_URL", "http://127.0.0.1:1/v3") }, "log in to http://127.0.0.1:1/v3"},

@@ -112,13 +112,14 @@ func (c *Cloud) name(n *samplecrdv1.Network) string { return c.prefix() + string
 
 const descriptionPrefix = "Kubernetes Network "
 
-// description tells people what the network is for. A network belongs to n only if both its name and its description match.
+// description tells people what the network is for.
 func description(n *samplecrdv1.Network) string {
 	return descriptionPrefix + n.Namespace + "/" + n.Name
 }
 
-// findNetworks returns the networks that belong to a Network. The first one is the one to keep: the one whose ID is in the
-// status, or else that with the lowest ID.
+// findNetworks returns the networks that belong to a Network: those with its name whose description is the Network's, too, or
+// whose ID is in the status, since somebody may have edited the description. The first one is the one to keep: the one whose
+// ID is in the status, or else that with the lowest ID.
 func (c *Cloud) findNetworks(ctx context.Context, n *samplecrdv1.Network) ([]networks.Network, error) {
 	if n.UID == "" {
 		return nil, fmt.Errorf("find networks of Network %s/%s: it has no UID", n.Namespace, n.Name) // all such Networks would share a name in the cloud
@@ -126,10 +127,13 @@ func (c *Cloud) findNetworks(ctx context.Context, n *samplecrdv1.Network) ([]net
 	if c.Owner == "" {
 		return nil, errNoOwner
 	}
-	existing, err := c.listNetworks(ctx, networks.ListOpts{Name: c.name(n), Description: description(n)})
+	existing, err := c.listNetworks(ctx, networks.ListOpts{Name: c.name(n)})
 	if err != nil {
 		return nil, explain("list networks", n, err)
 	}
+	existing = slices.DeleteFunc(existing, func(network networks.Network) bool {
+		return network.Description != description(n) && network.ID != n.Status.NetworkID
+	})
 	slices.SortFunc(existing, func(a, b networks.Network) int {
 		switch n.Status.NetworkID {
 		case a.ID:

@@ -331,6 +331,18 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
+// Somebody may edit the description in the cloud. The network is still the Network's.
+func TestEditedDescription(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	made := w.ensure(n)
+	n.Status.NetworkID, n.Status.SubnetID = made.NetworkID, made.SubnetID
+	require.NoError(t, networks.Update(t.Context(), w.direct, made.NetworkID, networks.UpdateOpts{Description: new("by hand")}).Err)
+	require.Equal(t, made, w.ensure(n))
+	require.Len(t, w.networks(), 1)
+	require.NoError(t, w.cloud.Delete(t.Context(), n))
+	require.Empty(t, w.networks())
+}
+
 func TestForeignNetworksAndSubnets(t *testing.T) {
 	w, n := newWorld(t), newNetwork()
 	namesake, err := networks.Create(t.Context(), w.direct, networks.CreateOpts{Name: nameOf(n), Description: "mine"}).Extract()
