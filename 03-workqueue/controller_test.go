@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -529,6 +530,23 @@ func TestWritesOneEventWhenAPodKeepsFailing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The API server refuses an Event whose note has more than 1,024 bytes.
+func TestShortensALongFailureInTheEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.options.WarnAfter = 1
+		w.onDelete = func(context.Context, *corev1.Pod) error { return errors.New(strings.Repeat("🙂", 1000)) }
+		stop := w.run()
+		defer stop()
+		w.makeStale("frontend-1")
+		advance(time.Minute)
+		events := w.events()
+		require.Len(t, events, 1)
+		require.Contains(t, events[0].Note, "Runs an old config: delete Pod shop/frontend-1: 🙂")
+		require.LessOrEqual(t, len(events[0].Note), 1024)
+	})
 }
 
 func TestWritesAnEventForEachPodThatKeepsFailing(t *testing.T) {

@@ -29,7 +29,27 @@ const timeout = 30 * time.Second
 // OpenStack's own client; OS_AUTH_URL and the other OS_ variables do without a file. NEUTRON_URL is the address of a
 // Neutron without Keystone. There, NEUTRON_PROJECT is the project, and NEUTRON_ROLES the caller's roles, such as "admin",
 // if they are not those of a regular member.
+//
+// It returns when ctx ends, although gophercloud asks a Neutron for its versions without a context.
 func Connect(ctx context.Context) (*Cloud, error) {
+	type result struct {
+		cloud *Cloud
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		cloud, err := connect(ctx)
+		done <- result{cloud, err}
+	}()
+	select {
+	case r := <-done:
+		return r.cloud, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func connect(ctx context.Context) (*Cloud, error) {
 	httpClient := http.Client{Timeout: timeout}
 	if address := os.Getenv("NEUTRON_URL"); address != "" {
 		return withoutKeystone(address, os.Getenv("NEUTRON_PROJECT"), httpClient)

@@ -1,6 +1,7 @@
 package neutron_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -21,9 +22,10 @@ import (
 type keystone struct {
 	*testing.T
 	url      string
-	service  string   // type of the service in the catalog
-	tokens   int      // number of tokens issued; only the last one is valid
-	requests []string // "REGION PATH TOKEN" of the requests to a Neutron
+	service  string        // type of the service in the catalog
+	tokens   int           // number of tokens issued; only the last one is valid
+	requests []string      // "REGION PATH TOKEN" of the requests to a Neutron
+	hangs    chan struct{} // if not nil, no Neutron says which versions it has; there is a value for each that was asked
 }
 
 func newKeystone(t *testing.T) *keystone {
@@ -63,6 +65,11 @@ func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path != "/v3/auth/tokens" { // which versions a Neutron has
+		if k.hangs != nil && r.URL.Path != "/v3/" {
+			k.hangs <- struct{}{}
+			<-k.Context().Done()
+			return
+		}
 		fmt.Fprintf(w, `{"versions":[{"id":"v2.0","status":"CURRENT","links":[{"rel":"self","href":"%s/v2.0/"}]}]}`, k.url+strings.TrimSuffix(r.URL.Path, "/"))
 		return
 	}
@@ -127,6 +134,16 @@ func TestConnectWithKeystone(t *testing.T) {
 			require.NoError(t, cloud.Check(t.Context()))
 		})
 	}
+}
+
+func TestStopsConnectingToANeutronThatHangs(t *testing.T) {
+	k := newKeystone(t)
+	k.setVariables()
+	k.hangs = make(chan struct{}, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-k.hangs; cancel() }()
+	_, err := neutron.Connect(ctx)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestDoesNotConnect(t *testing.T) {

@@ -392,6 +392,17 @@ func TestStartsIfTheCloudIsDownButNotIfItRejectsTheCredentials(t *testing.T) {
 	require.Equal(t, 1, p.status())
 }
 
+// Health is served only after the first request to the cloud, so that request ends before the liveness probe gives up.
+func TestStartsIfTheCloudDoesNotAnswer(t *testing.T) {
+	t.Parallel() // it takes ten seconds
+	env := newCloud(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	server := newAPIServer(t, http.StatusOK)
+	close(server.lists)
+	p := start(t, env, "--kubeconfig="+server.kubeconfig)
+	p.await("Cannot reach the cloud, starting anyway")
+	p.await("Starting")
+}
+
 func TestFinishesInFlightWorkOnSIGTERM(t *testing.T) {
 	creations, created := make(chan struct{}, 10), make(chan struct{})
 	cloud := &neutrontest.Server{}
