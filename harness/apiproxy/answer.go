@@ -12,12 +12,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"example.com/controllers/harness/history"
 )
 
 // reply forwards the response to the client.
 func (x *exchange) reply(response *http.Response) error {
 	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	isWatch := x.record.Verb == "watch" && response.StatusCode == http.StatusOK
+	if !isWatch {
+		x.skip(history.Injection.IsOnEvents, fmt.Sprintf("the watch was answered %d", response.StatusCode))
+	}
 	if isWatch {
 		open := x.record
 		open.Open = true
@@ -65,16 +70,22 @@ func (x *exchange) begin(response *http.Response) (write func([]byte) error, err
 	}, nil
 }
 
-// lose reads the response to its end without forwarding it. The record has the status of the API server.
+// lose reads the response to its end without forwarding it, or of a stream, which may have no end, nothing. The record has the
+// status of the API server.
 func (x *exchange) lose(response *http.Response) error {
-	through := newRelay(response.Body, func(data []byte) error {
-		x.record.Received += int64(len(data))
-		return nil
-	})
-	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	x.look(response, contentType, through)
-	if err := through.finish(); err != nil {
-		return err
+	x.skip(history.Injection.IsOnEvents, "the client did not get the watch")
+	if x.isStream() {
+		response.Body.Close()
+	} else {
+		through := newRelay(response.Body, func(data []byte) error {
+			x.record.Received += int64(len(data))
+			return nil
+		})
+		contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+		x.look(response, contentType, through)
+		if err := through.finish(); err != nil {
+			return err
+		}
 	}
 	if err := x.holdReply(); err != nil {
 		return err
@@ -102,6 +113,9 @@ func (x *exchange) refuse() error {
 	status := apierrors.NewGenericServerResponse(f.Refuse, x.in.Method,
 		schema.GroupResource{Group: x.record.Group, Resource: x.record.Resource}, x.record.Name, "", retry, false).Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	if f.Refuse == http.StatusGone {
+		status.Reason = metav1.StatusReasonExpired // clients look at it before they list again
+	}
 	status.Message = fmt.Sprintf("refused on purpose by the workshop's proxy (%s): %s", f, status.Message)
 	if x.proxy.outside != "" {
 		// Cloud APIs name the request in their errors. A controller that copies the text into a status writes without end.

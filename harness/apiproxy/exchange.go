@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,12 +82,19 @@ func (x *exchange) end(err error) error {
 
 // sendLater sends the request on in the background, after its caller has broken the client's connection.
 func (x *exchange) sendLater() {
+	isLater := func(i history.Injection) bool { return i.Kind == history.DoneLate }
+	x.injection.Refuse = 0
+	x.skip(func(i history.Injection) bool {
+		return !isLater(i) && (i.IsInstead() || i.IsOnAnswer() || i.IsOnEvents())
+	}, "the client had gone")
 	if x.upgrades() {
+		x.skip(isLater, "it would have upgraded the connection")
 		_ = x.end(errOnPurpose)
 		return
 	}
 	body, err := io.ReadAll(x.in.Body)
 	if err != nil || !x.proxy.enter() {
+		x.skip(isLater, "the request did not arrive as a whole, or the proxy stopped")
 		_ = x.end(cmp.Or(err, errStopped))
 		return
 	}
@@ -96,6 +105,23 @@ func (x *exchange) sendLater() {
 		defer x.proxy.requests.Done()
 		_ = x.end(x.run())
 	}()
+}
+
+// skip records that some of what was to be done to the request cannot be done, and why.
+func (x *exchange) skip(which func(history.Injection) bool, why string) {
+	x.record.Injected = slices.Clone(x.record.Injected) // the recorder may have the open watch's
+	for i := range x.record.Injected {
+		if one := &x.record.Injected[i]; one.Skipped == "" && which(*one) {
+			one.Skipped = why
+		}
+	}
+}
+
+// only records that what takes the place of the request, or of its answer, is this: of several faults, the first wins.
+func (x *exchange) only(kind history.InjectionKind) {
+	x.skip(func(i history.Injection) bool {
+		return i.Kind != kind && (i.IsInstead() || i.IsOnAnswer() || i.IsOnEvents())
+	}, "another fault came first")
 }
 
 // describe fills in what is known from the request itself.
@@ -116,8 +142,8 @@ func (x *exchange) describe() {
 	x.record.DryRun = len(r.URL.Query()["dryRun"]) > 0
 }
 
-// uri returns the path and the query, without what may be secret: the command of an exec, and the query of a request
-// that is proxied to a Service, Pod or Node.
+// uri returns the path and the query, without what may be secret: the command of an exec, the query of a request that is
+// proxied to a Service, Pod or Node, and credentials in the query of a request to another API.
 func uri(u *url.URL, subresource string) string {
 	path, query, has := strings.Cut(u.RequestURI(), "?")
 	if !has || subresource == "proxy" {
@@ -126,13 +152,19 @@ func uri(u *url.URL, subresource string) string {
 	var parts []string
 	for part := range strings.SplitSeq(query, "&") {
 		key, _, _ := strings.Cut(part, "=")
-		if name, err := url.QueryUnescape(key); err != nil || name == "command" {
+		switch name, err := url.QueryUnescape(key); {
+		case err != nil || name == "command":
 			part = "command="
+		case credential.MatchString(name):
+			part = key + "="
 		}
 		parts = append(parts, part)
 	}
 	return path + "?" + strings.Join(parts, "&")
 }
+
+// credential matches the names of parameters whose values may be secret.
+var credential = regexp.MustCompile(`(?i)key|token|secret|signature|\bsig\b|passw|credential|auth`)
 
 // object returns the object that the request names.
 func (x *exchange) object() object {
@@ -172,25 +204,32 @@ func (x *exchange) run() error {
 	}
 	switch {
 	case x.injection.Down != 0:
+		x.only(history.Disconnected)
 		x.proxy.gate.close(x.injection.Down, x.proxy.hold(history.Disconnected))
 		return errOnPurpose
 	case x.injection.Kill == Before:
+		x.only(history.ControllerKilled)
 		x.proxy.kill()
 		return errOnPurpose
 	case x.injection.Crash == Before:
+		x.only(history.ControlPlaneKilled)
 		x.proxy.crash()
 		return errOnPurpose
 	case x.injection.Hang != 0:
+		x.only(history.NoAnswer)
 		return x.hang()
 	case x.injection.Lost == LostRequest:
+		x.only(history.RequestLost)
 		return errOnPurpose
 	case x.injection.Refuse != 0 && !x.injection.losesReply():
+		x.skip(history.Injection.IsOnEvents, "the watch was refused")
 		if err := x.holdReply(); err != nil {
 			return err
 		}
 		return x.refuse()
 	}
 	if x.upgrades() {
+		x.skip(history.Injection.IsOnAnswer, "the connection was to be upgraded")
 		return x.upgrade()
 	}
 	body, err := x.learn()
@@ -200,6 +239,7 @@ func (x *exchange) run() error {
 	defer func() { x.record.Sent = body.count.Load() }()
 	response, err := x.forward(body)
 	if err != nil {
+		x.skip(func(i history.Injection) bool { return i.IsOnAnswer() || i.IsOnEvents() || i.Kind == history.Refused }, "no answer came")
 		return err
 	}
 	defer response.Body.Close()

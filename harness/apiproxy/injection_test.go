@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/history"
 )
 
 func TestRefuse(t *testing.T) {
@@ -26,7 +27,7 @@ func TestRefuse(t *testing.T) {
 		403: apierrors.IsForbidden,
 		404: apierrors.IsNotFound,
 		409: apierrors.IsConflict,
-		410: func(err error) bool { return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown },
+		410: apierrors.IsResourceExpired,
 		422: apierrors.IsInvalid,
 		429: apierrors.IsTooManyRequests,
 		500: apierrors.IsInternalError,
@@ -226,6 +227,80 @@ func TestLost(t *testing.T) {
 			require.Equal(t, c.effect.Kill != "", killed.Load() == want, "%d", killed.Load())
 			require.Equal(t, c.effect.Crash != "", crashed.Load() == want, "%d", crashed.Load())
 			require.NoError(t, update(), "the next one")
+		})
+	}
+}
+
+// A watch has no end, so what is done to its answer does not wait for it.
+func TestTheAnswerToAWatchIsLost(t *testing.T) {
+	upstream := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-r.Context().Done():
+		case <-t.Context().Done():
+		}
+	})
+	for text, said := range map[string]string{"lost=reply": "reply lost", "kill=after": "controller killed after it"} {
+		fault, err := apiproxy.ParseFault(text)
+		require.NoError(t, err)
+		var killed atomic.Bool
+		var memory history.Memory
+		proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: upstream.upstream, Record: memory.Record, Faults: []apiproxy.Fault{fault}, Kill: func() { killed.Store(true) }})
+		require.NoError(t, err)
+		_, err = clientset(t, proxy.Config()).CoreV1().ConfigMaps("shop").Watch(t.Context(), metav1.ListOptions{})
+		require.Error(t, err)
+		require.NoError(t, proxy.Stop())
+		require.Equal(t, said, memory.History().Requests[0].Injections())
+		require.Equal(t, text == "kill=after", killed.Load())
+	}
+}
+
+// What could not be done to a request is recorded as not done.
+func TestWhatIsNotDone(t *testing.T) {
+	const cut, watch = "watch=cut,verb=watch", "/api/v1/pods?watch=1"
+	for name, c := range map[string]struct {
+		faults []string
+		path   string
+		answer int // 0: the connection breaks
+		said   string
+		isDone bool
+	}{
+		"a watch that is forbidden":   {[]string{cut}, watch, 403, "cut at event 1: not done, as the watch was answered 403", false},
+		"a watch without an answer":   {[]string{cut}, watch, 0, "cut at event 1: not done, as no answer came", false},
+		"a watch that is refused":     {[]string{cut, "refuse=500"}, watch, 200, "refused with 500, cut at event 1: not done, as the watch was refused", true},
+		"no answer to lose":           {[]string{"lost=reply"}, "/api/v1/pods", 0, "reply lost: not done, as no answer came", false},
+		"no answer to kill after":     {[]string{"kill=after"}, "/api/v1/pods", 0, "controller killed after it: not done, as no answer came", false},
+		"the request is lost first":   {[]string{"refuse=500", "lost=request"}, "/api/v1/pods", 200, "request lost, refused with 500: not done, as another fault came first", true},
+		"sent on when it is too late": {[]string{"refuse=503", "lost=late"}, "/api/v1/pods", 200, "done when the client had gone, refused with 503: not done, as the client had gone", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(w http.ResponseWriter, _ *http.Request) {
+				if c.answer == 0 {
+					panic(http.ErrAbortHandler)
+				}
+				w.WriteHeader(c.answer)
+			})
+			var faults []apiproxy.Fault
+			for _, text := range c.faults {
+				fault, err := apiproxy.ParseFault(text)
+				require.NoError(t, err)
+				faults = append(faults, fault)
+			}
+			var memory history.Memory
+			proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: memory.Record, Faults: faults, Kill: func() { t.Error("killed") }})
+			require.NoError(t, err)
+			request, err := http.NewRequestWithContext(t.Context(), "GET", proxy.URL()+c.path, nil)
+			require.NoError(t, err)
+			request.Header.Set("Authorization", "Bearer "+proxy.Config().BearerToken)
+			if response, err := client(t, proxy.Config()).Do(request); err == nil {
+				_ = response.Body.Close()
+			}
+			require.Eventually(t, func() bool { return memory.Len() > 0 }, hangs, time.Millisecond)
+			require.NoError(t, proxy.Stop())
+			requests := memory.History().Requests
+			require.Equal(t, c.said, requests[0].Injections())
+			require.Equal(t, c.isDone, requests[0].IsDisturbed())
 		})
 	}
 }

@@ -236,6 +236,7 @@ func TestURIHasNoSecrets(t *testing.T) {
 		"/api/v1/namespaces/a/pods/b/exec?%zz=s3cret":                            "/api/v1/namespaces/a/pods/b/exec?command=",
 		"/api/v1/namespaces/a/services/b/proxy/login?token=s3cret":               "/api/v1/namespaces/a/services/b/proxy/login",
 		"/api/v1/pods?limit=5": "/api/v1/pods?limit=5",
+		"/v2.0/networks?name=a&api_key=s3cret&X-Amz-Signature=s3cret": "/v2.0/networks?name=a&api_key=&X-Amz-Signature=",
 	} {
 		w.do("GET", path, "")
 		requests := w.memory.History().Requests
@@ -492,6 +493,7 @@ func TestNamespaceOfAClientThatAsksForAll(t *testing.T) {
 	for asked, want := range map[string]string{
 		"/api/v1/pods?limit=1":                          "/api/v1/namespaces/shop/pods?limit=1",
 		"/api/v1/pods?watch=1":                          "/api/v1/namespaces/shop/pods?watch=1",
+		"/api/v1/pods?fieldSelector=metadata.name%3Da":  "/api/v1/namespaces/shop/pods?fieldSelector=metadata.name%3Da",
 		"/apis/apps/v1/deployments":                     "/apis/apps/v1/namespaces/shop/deployments",
 		"/apis/batch/v1/deployments":                    "/apis/batch/v1/deployments",
 		"/api/v1/nodes":                                 "/api/v1/nodes",

@@ -85,6 +85,17 @@ var injectionTexts = []struct {
 	{NoBookmarks, func(Injection) string { return "no bookmarks" }},
 }
 
+// IsOnEvents says whether it is done to the events of a watch.
+func (i Injection) IsOnEvents() bool { return i.Kind.order() >= EventsLate.order() }
+
+// IsOnAnswer says whether it is done to the API server's answer, or when it has come.
+func (i Injection) IsOnAnswer() bool { return i.After || i.Kind == ReplyLost || i.Kind == AnsweredLate }
+
+// IsInstead says whether it keeps the request from the API server, for the moment or for good.
+func (i Injection) IsInstead() bool {
+	return i.Kind.order() >= Disconnected.order() && i.Kind.order() <= Refused.order() && !i.IsOnAnswer()
+}
+
 func (i Injection) beforeOrAfter() string {
 	if i.After {
 		return "after it"
