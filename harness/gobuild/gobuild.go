@@ -144,7 +144,7 @@ func Build(ctx context.Context, p Program, progress io.Writer) (string, error) {
 	if err := p.compile(ctx, partial, progress); err != nil {
 		return "", err
 	}
-	if err := os.Rename(partial, dir); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(partial, dir)); err != nil { // an earlier build may have been removed in part
 		return "", fmt.Errorf("cache the build of %s: %w", p.Name, err)
 	}
 	return binary, prune(programs)

@@ -40,7 +40,8 @@ func Run(alive io.Reader, remove, name string, args ...string) (status int, err 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 
 	// Ctrl-C is for the caller to handle, which closes the pipe when the command should stop.
-	signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGPIPE)
+	// Signals that are ignored would be ignored by the command, too.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGHUP, syscall.SIGPIPE)
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
 	said := make(chan string, 1)
