@@ -365,6 +365,9 @@ func judge(found verdict.Found, run finished) (Outcome, string) {
 	if found.Failure != "" {
 		return Failed, found.Failure
 	}
+	if found.Passed && run.status == 0 && !run.timedOut {
+		return Passed, "" // whatever it has printed
+	}
 	text := run.output.String()
 	if match := panicLine.FindStringSubmatch(text); match != nil {
 		cause := panicSuffix.ReplaceAllString(match[1], "")
@@ -382,8 +385,6 @@ func judge(found verdict.Found, run finished) (Outcome, string) {
 	switch {
 	case run.timedOut:
 		return Hung, fmt.Sprintf("The check did not end within %s. Something in the controller never returns, or never waits.", run.allowed)
-	case found.Passed && run.status == 0:
-		return Passed, ""
 	case found.Passed:
 		return Failed, fmt.Sprintf("The check passed, but then its program exited with status %d.", run.status)
 	case strings.Contains(text, "--- FAIL: TestExercise"):

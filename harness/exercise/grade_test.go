@@ -123,6 +123,7 @@ func TestCheck(t *testing.T) {
 		"waits forever":        {addWith("time", `time.Sleep(time.Hour)`), exercise.Hung, "did not end within ", "", 10 * time.Second},
 		"kills itself":         {addWith("syscall", `_ = syscall.Kill(0, syscall.SIGKILL)`), exercise.Exited, "before the check was over", "", 0},
 		"fills the log":        {addWith("fmt", `for range 2_000_000 { fmt.Println("more and more and more and more") }`), exercise.Passed, "", "", 0},
+		"prints a panic":       {addWith("fmt", `fmt.Println("panic: caught"); fmt.Println("fatal error: none")`), exercise.Passed, "", "", 0},
 		"edits the grader":     {map[string]string{"check_test.go": "package small\n\nimport \"testing\"\n\nfunc TestExercise(*testing.T) {}\n"}, exercise.Failed, "1 and 2 made -1.", "", 0},
 		"brings its own tests": {map[string]string{"main_test.go": "package small\n\nimport \"testing\"\n\nfunc TestMain(*testing.M) {}\n"}, exercise.Failed, "1 and 2 made -1.", "", 0},
 	}

@@ -15,6 +15,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -261,6 +262,9 @@ func (s *Server) carryOut(t target, r *http.Request, body []byte) (answer any, b
 		if t.subresource != "" {
 			return nil, nil, nil, apierrors.NewMethodNotSupported(resource, t.subresource)
 		}
+		if metadata(object, "resourceVersion") != "" {
+			return nil, nil, nil, errors.New("resourceVersion should not be set on objects to be created")
+		}
 		after, err = s.create(t, object)
 		return after, nil, after, err
 	case "update", "patch":
@@ -353,6 +357,9 @@ func (s *Server) create(t target, object Object) (Object, error) {
 	if t.name == "" {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: t.Group, Kind: s.kinds[t.GroupVersionResource]}, "", nil)
 	}
+	if err := t.checkNamespace(object); err != nil {
+		return nil, err
+	}
 	if s.objects[t.GroupResource()][t.key()] != nil {
 		return nil, apierrors.NewAlreadyExists(t.GroupResource(), t.name)
 	}
@@ -371,8 +378,39 @@ func (s *Server) create(t target, object Object) (Object, error) {
 	if metadata(object, "creationTimestamp") == "" {
 		set(object, "creationTimestamp", time.Now().UTC().Format(time.RFC3339))
 	}
-	set(object, "generation", int64(1))
+	unstructured.RemoveNestedField(object, "metadata", "generation")
+	if t.hasGeneration() {
+		set(object, "generation", int64(1))
+	}
 	return s.store(t, "ADDED", nil, object), nil
+}
+
+// checkNamespace returns an error if the object is of another namespace than the request.
+func (t target) checkNamespace(object Object) error {
+	if namespace := metadata(object, "namespace"); namespace != "" && namespace != t.namespace {
+		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the provided object does not match the namespace sent on the request: %s, %s", namespace, t.namespace))
+	}
+	return nil
+}
+
+// hasGeneration says whether the API server counts the changes of the object's spec. It does not for ConfigMaps and Services,
+// for example.
+func (t target) hasGeneration() bool {
+	switch t.Group {
+	case "":
+		return t.Resource == "pods" || t.Resource == "replicationcontrollers"
+	case "autoscaling", "coordination.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io", "storage.k8s.io":
+		return false
+	}
+	return true
+}
+
+// count sets the generation of a copy of old that is about to be stored: one more than old's.
+func (t target) count(object, old Object) {
+	if t.hasGeneration() {
+		generation, _, _ := unstructured.NestedInt64(old, "metadata", "generation")
+		set(object, "generation", generation+1)
+	}
 }
 
 // store makes a change: it gives the object the next resourceVersion and tells all watches. For a deletion, the object
@@ -457,6 +495,9 @@ func (s *Server) update(t target, old, object Object) (Object, error) {
 	if name := metadata(object, "name"); name != t.name {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, t.name))
 	}
+	if err := t.checkNamespace(object); err != nil {
+		return nil, err
+	}
 	if version := metadata(object, "resourceVersion"); version != "" && version != metadata(old, "resourceVersion") {
 		return nil, conflict(t, "the object has been modified; please apply your changes to the latest version and try again")
 	}
@@ -495,8 +536,7 @@ func (s *Server) update(t target, old, object Object) (Object, error) {
 		return old, nil // as the API server, which does not write it
 	}
 	if t.subresource == "" && !reflect.DeepEqual(old["spec"], updated["spec"]) {
-		generation, _, _ := unstructured.NestedInt64(old, "metadata", "generation")
-		set(updated, "generation", generation+1)
+		t.count(updated, old)
 	}
 	if metadata(updated, "deletionTimestamp") != "" && len(finalizers(updated)) == 0 {
 		return s.store(t, "DELETED", old, updated), nil
@@ -567,8 +607,7 @@ func (s *Server) delete(t target, old Object, options metav1.DeleteOptions) (Obj
 	}
 	set(deleted, "deletionTimestamp", time.Now().UTC().Format(time.RFC3339))
 	set(deleted, "deletionGracePeriodSeconds", int64(0))
-	generation, _, _ := unstructured.NestedInt64(old, "metadata", "generation")
-	set(deleted, "generation", generation+1)
+	t.count(deleted, old)
 	return s.store(t, "MODIFIED", old, deleted), nil
 }
 
@@ -600,6 +639,12 @@ func (s *Server) Put(resource schema.GroupVersionResource, object Object) error 
 		object = runtime.DeepCopyJSON(object)
 		for _, field := range []string{"uid", "creationTimestamp"} {
 			set(object, field, metadata(old, field))
+		}
+		if generation, found, _ := unstructured.NestedInt64(old, "metadata", "generation"); found {
+			set(object, "generation", generation)
+		}
+		if !reflect.DeepEqual(old["spec"], object["spec"]) {
+			t.count(object, old)
 		}
 		s.store(t, "MODIFIED", old, object)
 		return nil

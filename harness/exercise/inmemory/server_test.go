@@ -125,6 +125,61 @@ func TestObjectsBehaveAsOnARealServer(t *testing.T) {
 	})
 }
 
+// Only some resources count the changes of their spec. A Service does not, so a controller that compares generations never
+// notices that one was edited.
+func TestWhatHasAGeneration(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		services := w.client.CoreV1().Services("shop")
+		service := must[*corev1.Service](t)(services.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Finalizers: []string{"example.com/a"}}}, metav1.CreateOptions{}))
+		require.Zero(t, service.Generation)
+		service.Spec.ClusterIP = "None"
+		service = must[*corev1.Service](t)(services.Update(ctx, service, metav1.UpdateOptions{}))
+		require.Zero(t, service.Generation)
+		require.NoError(t, services.Delete(ctx, "web", metav1.DeleteOptions{}))
+		require.Zero(t, must[*corev1.Service](t)(services.Get(ctx, "web", metav1.GetOptions{})).Generation)
+		config := must[*corev1.ConfigMap](t)(w.client.CoreV1().ConfigMaps("shop").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config", Generation: 5}}, metav1.CreateOptions{}))
+		require.Zero(t, config.Generation)
+		deployment := must[*appsv1.Deployment](t)(w.client.AppsV1().Deployments("shop").Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{}))
+		require.Equal(t, int64(1), deployment.Generation)
+	})
+}
+
+// A controller that copies an object from another namespace has to change its metadata.
+func TestRefusesTheMetadataOfAnotherObject(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		created := must[*corev1.Pod](t)(w.client.CoreV1().Pods("shop").Create(ctx, pod("web-0"), metav1.CreateOptions{}))
+		other := created.DeepCopy()
+		other.ResourceVersion = ""
+		_, err := w.client.CoreV1().Pods("bank").Create(ctx, other, metav1.CreateOptions{})
+		require.True(t, apierrors.IsBadRequest(err), err)
+		require.ErrorContains(t, err, "the namespace of the provided object does not match the namespace sent on the request")
+		other.Namespace, other.ResourceVersion = "bank", created.ResourceVersion
+		_, err = w.client.CoreV1().Pods("bank").Create(ctx, other, metav1.CreateOptions{})
+		require.ErrorContains(t, err, "resourceVersion should not be set on objects to be created")
+		other.ResourceVersion = ""
+		must[*corev1.Pod](t)(w.client.CoreV1().Pods("bank").Create(ctx, other, metav1.CreateOptions{}))
+		_, err = w.client.CoreV1().Pods("shop").Update(ctx, other, metav1.UpdateOptions{})
+		require.True(t, apierrors.IsBadRequest(err), err)
+	})
+}
+
+// A client that stops a watch without cancelling its context leaves nothing behind.
+func TestClosedWatch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		events := must[watch.Interface](t)(w.client.CoreV1().Pods("shop").Watch(context.Background(), metav1.ListOptions{}))
+		synctest.Wait()
+		isOpen := func() bool {
+			return slices.ContainsFunc(w.recording.History().Requests, func(r history.Request) bool { return r.Verb == "watch" && !r.Open })
+		}
+		require.False(t, isOpen())
+		events.Stop()
+		synctest.Wait()
+		require.True(t, isOpen(), "the server has not noticed")
+	})
+}
+
 func TestFinalizersKeepAnObject(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -474,6 +529,7 @@ func TestPutKeepsTheStatus(t *testing.T) {
 		after := must[*corev1.Pod](t)(w.client.CoreV1().Pods("shop").Get(t.Context(), "web-0", metav1.GetOptions{}))
 		require.Equal(t, corev1.PodRunning, after.Status.Phase)
 		require.Equal(t, before.UID, after.UID)
+		require.Equal(t, int64(1), after.Generation)
 		require.True(t, slices.Contains([]string{"1", "2"}, before.ResourceVersion))
 	})
 }

@@ -197,7 +197,19 @@ func (s *Server) watch(ctx context.Context, t target, r *http.Request, request h
 		context.AfterFunc(ctx, func() { writer.CloseWithError(io.EOF) })
 		s.deliver(ctx, w, writer, request, effects)
 	}()
-	return reader, nil
+	return &watchBody{reader, cancel}, nil
+}
+
+// watchBody is the body of a watch's response. When the client closes it, the watch ends, as with a connection.
+type watchBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b *watchBody) Close() error {
+	b.cancel()
+	return b.ReadCloser.Close()
 }
 
 func expired() event {
