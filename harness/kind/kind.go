@@ -168,8 +168,8 @@ func (c *Cluster) requireOurs() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("kind cluster %q was not created from this directory, and was not touched; set %s to another name, or delete it: kind delete cluster --name %s",
-		c.ID, NameVariable, c.ID)
+	return fmt.Errorf("kind cluster %[1]q was not created from this directory, and was not touched; set %[2]s to another name, or delete it: %[3]s rm --force $(%[3]s ps --all --quiet --filter label=io.x-k8s.kind.cluster=%[1]s)",
+		c.ID, NameVariable, c.engine.command)
 }
 
 // authority returns the certificate of the authority of a kubeconfig's only cluster.
@@ -265,8 +265,8 @@ func isReady(node *corev1.Node) bool {
 // Delete deletes the cluster and its kubeconfig.
 func (c *Cluster) Delete() error {
 	err := c.provider.Delete(c.ID, c.Kubeconfig)
-	if err != nil {
-		err = fmt.Errorf("delete kind cluster %q: %w", c.ID, c.engine.explain(err))
+	if err != nil { // the kubeconfig, which is now empty, still says that the cluster is ours
+		return fmt.Errorf("delete kind cluster %q: %w", c.ID, c.engine.explain(err))
 	}
 	// kind empties the file, and locks it with another one.
 	for _, path := range []string{c.Kubeconfig, c.Kubeconfig + ".lock", auditPolicyPath(c.Kubeconfig)} {

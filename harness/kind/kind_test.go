@@ -154,9 +154,12 @@ esac`)})
 			if c.ours {
 				require.True(t, existed)
 				require.FileExists(t, changed, "it was not deleted")
+				require.ErrorContains(t, err, "docker rm")
+				again, _ := Delete(t.Context(), o) // what could not be deleted is still ours
+				require.True(t, again)
 				return
 			}
-			const want = `kind cluster "workshop" was not created from this directory, and was not touched; set KIND_CLUSTER to another name, or delete it: kind delete cluster --name workshop`
+			const want = `kind cluster "workshop" was not created from this directory, and was not touched; set KIND_CLUSTER to another name, or delete it: docker rm --force $(docker ps --all --quiet --filter label=io.x-k8s.kind.cluster=workshop)`
 			require.EqualError(t, err, want)
 			_, err = Up(t.Context(), o)
 			require.EqualError(t, err, want)
