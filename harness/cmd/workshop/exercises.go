@@ -83,15 +83,16 @@ func (w *warmCluster) kubeconfig(ctx context.Context) (string, error) {
 			return w.cluster.Kubeconfig, nil
 		}
 	}
+	w.cluster, w.isFound = nil, false // it must not be used again, even if there will be no other
 	c, err := cluster.Find(ctx, dir, w.progress)
-	w.isFound = err == nil
+	isFound := err == nil
 	if errors.Is(err, cluster.ErrNotUp) {
 		c, err = cluster.Start(ctx, cluster.Options{Nodes: 3, Progress: w.progress})
 	}
 	if err != nil {
 		return "", err
 	}
-	w.cluster = c
+	w.cluster, w.isFound = c, isFound
 	return c.Kubeconfig, nil
 }
 

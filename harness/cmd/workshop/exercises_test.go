@@ -145,6 +145,10 @@ func TestWarmClusterIsReplacedWhenItIsDown(t *testing.T) {
 		require.Equal(t, dir, filepath.Dir(kubeconfig))
 	}
 	require.NoError(t, cluster.Down(t.Context(), dir))
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel() // the participant has saved again
+	_, err = w.kubeconfig(interrupted)
+	require.Error(t, err)
 	kubeconfig, err := w.kubeconfig(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.stop()) })

@@ -130,8 +130,11 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return err
 	}
 	if err := stage.RequireNodes(ctx, page.Nodes); err != nil {
-		if f.cluster == "embedded" { // with KEEP=1, and the state of an earlier one
+		switch {
+		case f.cluster == "embedded" && f.keep && f.nodes >= page.Nodes: // it continues with the Nodes of an earlier one
 			return fmt.Errorf("%w, as before; delete its state with make reset, and play the lesson again", err)
+		case f.cluster == "embedded":
+			return fmt.Errorf("%w; leave out --nodes", err)
 		}
 		return fmt.Errorf("%w; play it without CLUSTER, on a cluster of its own", err)
 	}
