@@ -63,6 +63,9 @@ func connect(ctx context.Context) (*Cloud, error) {
 		return nil, errors.New("no cloud is configured; set OS_CLOUD, or OS_AUTH_URL and the other OS_ variables, or NEUTRON_URL and NEUTRON_PROJECT for a Neutron without Keystone")
 	}
 	auth, endpoint, tls, err := clouds.Parse(options...)
+	if err == nil {
+		_, err = auth.ToTokenV3CreateMap(nil) // finds what is missing
+	}
 	switch {
 	case err != nil && options == nil:
 		return nil, fmt.Errorf("read clouds.yaml for OS_CLOUD=%s: %w", os.Getenv("OS_CLOUD"), err)

@@ -154,7 +154,7 @@ func TestDoesNotConnect(t *testing.T) {
 		"nothing is set":                {func(*keystone) {}, "no cloud is configured"},
 		"OS_CLOUD is not in the file":   {func(k *keystone) { k.Setenv("OS_CLOUD", "other") }, "read clouds.yaml for OS_CLOUD=other: "},
 		"there is no file":              {func(k *keystone) { k.Setenv("OS_CLOUD", "test"); k.Setenv("OS_CLIENT_CONFIG_FILE", "/nowhere") }, "read clouds.yaml for OS_CLOUD=test: "},
-		"a variable is missing":         {func(k *keystone) { k.setVariables(); k.Setenv("OS_PASSWORD", "") }, "log in to "},
+		"a variable is missing":         {func(k *keystone) { k.setVariables(); k.Setenv("OS_PASSWORD", "") }, "read the OS_... variables: "},
 		"no certificates in OS_CACERT":  {func(k *keystone) { k.setVariables(); k.Setenv("OS_CACERT", "/nowhere") }, "read the OS_... variables: "},
 		"the password is wrong":         {func(k *keystone) { k.setVariables(); k.Setenv("OS_PASSWORD", "guess") }, "log in to "},
 		"the cloud has no such project": {func(k *keystone) { k.setVariables(); k.Setenv("OS_PROJECT_NAME", "mall") }, "log in to "},
