@@ -162,7 +162,11 @@ func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Op
 		if err != nil {
 			return result, fmt.Errorf("the controller without the bug: %w", err)
 		}
-		if result.control = control.Outcomes[0].Verdict; result.control != torture.NotRun {
+		outcome := control.Outcomes[0]
+		if result.control = outcome.Verdict; outcome.NotMet {
+			result.control = torture.NotRun
+		}
+		if result.control != torture.NotRun {
 			break
 		}
 	}
@@ -176,7 +180,7 @@ func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Op
 	}
 	for _, outcome := range again.Outcomes {
 		result.replays++
-		if outcome.Verdict == result.verdict {
+		if outcome.Verdict == result.verdict && !outcome.NotMet {
 			result.same++
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// SilentError is the error of a program that has been started and sends no request to the API server that it was
+// SilentError is the error of a program that has been started and has sent no request at all to the API server that it was
 // given. There is nothing to judge then: most likely it reads another kubeconfig.
 type SilentError struct {
 	After time.Duration // since its start
@@ -61,12 +61,19 @@ func (r *run) isSilent(p *program) (silent bool, since time.Duration) {
 	return arrived == p.contact.arrived, r.elapsed(p.contact.at)
 }
 
-// checkContact returns a [SilentError] if a program was started longer ago than limit, still runs, and has not sent a
-// request since.
+// checkContact returns an error if a program was started longer ago than limit, still runs, and has not sent a request since:
+// a *[SilentError] if it has never sent one in this run. If it has, before it was ended, it is a *[Failure]: something keeps it
+// from starting again. limit is then at least silenceLimit.
 func (r *run) checkContact(limit time.Duration) error {
 	for _, p := range r.programs {
-		if silent, since := r.isSilent(p); silent && since > limit {
+		silent, since := r.isSilent(p)
+		switch {
+		case !silent || since <= limit:
+		case r.arrived(p) == 0:
 			return &SilentError{After: since, name: p.name, tail: tail(p.Log())}
+		case since > silenceLimit:
+			return &Failure{Lost, p.name + " is silent after it was started again",
+				fmt.Sprintf("%s after it was started again, the program %s has not sent any request; %s", since.Round(time.Second), p.name, tail(p.Log()))}
 		}
 	}
 	return nil

@@ -545,8 +545,10 @@ func confirmEarlier(o Options, report *Report, earlier int, run func(Options) (*
 		for _, outcome := range again.Outcomes {
 			report.retried(outcome)
 		}
-		for key, verdicts := range again.Retried {
-			report.Retried[key] = append(report.Retried[key], verdicts...)
+		for _, outcomes := range again.Retried {
+			for _, outcome := range outcomes {
+				report.retried(outcome)
+			}
 		}
 	}
 	report.Duration += time.Since(begin)

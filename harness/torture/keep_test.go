@@ -288,7 +288,7 @@ func TestConfirmEarlier(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			baseline := &Baseline{Runs: 4}
-			report := &Report{Baseline: baseline, Outcomes: append(slices.Clone(c.earlier), c.later...), Retried: map[string][]Verdict{}}
+			report := &Report{Baseline: baseline, Outcomes: append(slices.Clone(c.earlier), c.later...), Retried: map[string][]Outcome{}}
 			ran := 0
 			elsewhere := func(context.Context, []Plan, func(Outcome) error) error { return nil }
 			options := Options{Seeds: 9, Skip: map[string]bool{died.Plan.Key(): true}, Elsewhere: elsewhere}

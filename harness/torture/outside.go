@@ -26,6 +26,7 @@ import (
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/gobuild"
+	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
 )
 
@@ -327,10 +328,21 @@ func (o *outside) exchange(ctx context.Context, method, at string, body map[stri
 // uuid is the form of an ID that most cloud APIs generate.
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// outsideClasses names objects whose name is a UUID "*", and others as before, see [oracle.States.Classes].
-func outsideClasses(of func(resource, name string) string) func(resource, name string) string {
+// classesIn returns a function that names objects as of does, see [oracle.States.Classes]. Those of resources that the scenario
+// does not watch are named "*", as nobody knows which of their names were generated, and outside of the cluster those whose name
+// is a UUID.
+func (s *Scenario) classesIn(recorded *history.History, of func(resource, name string) string) func(resource, name string) string {
+	watched, outside := s.plurals(), map[string]bool{}
+	for _, q := range recorded.Requests {
+		if _, isOutside := s.Outside[q.Group]; isOutside {
+			outside[q.Resource] = true
+		}
+	}
 	return func(resource, name string) string {
-		if uuid.MatchString(name) {
+		switch {
+		case name == "":
+			return ""
+		case outside[resource] && uuid.MatchString(name), !outside[resource] && !slices.Contains(watched, resource):
 			return "*"
 		}
 		return of(resource, name)

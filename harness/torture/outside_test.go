@@ -272,8 +272,15 @@ func TestPin(t *testing.T) {
 	require.ErrorContains(t, err, "keep the program")
 }
 
-func TestOutsideClasses(t *testing.T) {
-	of := outsideClasses(func(resource, name string) string { return resource + "/" + name })
+// Nobody knows which names were generated in a resource that is not watched.
+func TestClasses(t *testing.T) {
+	s := &Scenario{Resources: []string{"pods", "foos.example.com"}, Outside: map[string]Outside{"cloud": {}}}
+	recorded := &history.History{Requests: []history.Request{{Group: "cloud", Resource: "networks"}, {Group: "batch", Resource: "jobs"}}}
+	of := s.classesIn(recorded, func(resource, name string) string { return resource + "/" + name })
 	require.Equal(t, "pods/a", of("pods", "a"))
+	require.Equal(t, "foos/a", of("foos", "a"))
+	require.Equal(t, "*", of("jobs", "sync-x7k2p"))
+	require.Empty(t, of("jobs", ""))
+	require.Equal(t, "networks/a", of("networks", "a"))
 	require.Equal(t, "*", of("networks", "8761236f-2ed4-4729-b1fd-60d59aa29979"))
 }

@@ -64,33 +64,63 @@ func (o Outcome) besides(other Outcome) bool {
 
 // counts reports whether an outcome is a failure of the controller. One whose fault did not occur, or that could not be
 // run, says nothing about it.
-func (o Outcome) counts() bool { return o.Verdict != Passed && o.Verdict != NotRun && !o.NotMet }
+func (o Outcome) counts() bool { return o.Verdict != Passed && !o.isSilent() }
 
-// retried notes a further run of a plan that has failed.
+// isSilent reports whether an outcome says nothing about the controller: it was not run, or without its fault.
+func (o Outcome) isSilent() bool { return o.Verdict == NotRun || o.NotMet }
+
+// retried notes a further run of a plan that has failed, if it says anything.
 func (r *Report) retried(again Outcome) {
+	if again.isSilent() {
+		return
+	}
 	if r.Retried == nil {
-		r.Retried = map[string][]Verdict{}
+		r.Retried = map[string][]Outcome{}
 	}
 	key := again.Plan.Key()
-	r.Retried[key] = append(r.Retried[key], again.Verdict)
+	r.Retried[key] = append(r.Retried[key], again)
+}
+
+// seen is a failure, and in how many runs of its plan the controller failed with its verdict.
+type seen struct {
+	Outcome
+	seen, runs int
+}
+
+// failures returns the failures of the controller: those of the plans and, where a plan that was repeated failed with another
+// verdict in at least two repetitions, the first of these.
+func (r *Report) failures() (all []seen) {
+	isKnown := map[string]bool{} // plans, the repetitions of which are among all
+	for _, o := range r.Outcomes {
+		if !o.counts() {
+			continue
+		}
+		key := o.Plan.Key()
+		runs := append([]Outcome{o}, r.Retried[key]...)
+		verdicts := map[Verdict]int{}
+		for _, one := range runs {
+			verdicts[one.Verdict]++
+		}
+		all = append(all, seen{o, verdicts[o.Verdict], len(runs)})
+		delete(verdicts, o.Verdict)
+		for _, one := range runs {
+			if often := verdicts[one.Verdict]; one.counts() && often > 1 && !isKnown[key] {
+				all = append(all, seen{one, often, len(runs)})
+			}
+			delete(verdicts, one.Verdict)
+		}
+		isKnown[key] = true
+	}
+	return all
 }
 
 // Groups returns the failures of the controller by cause, the largest group first.
 func (r *Report) Groups() []Group {
 	groups := map[[2]string]*Group{}
 	var all []*Group
-	for _, o := range r.Outcomes {
-		if !o.counts() {
-			continue
-		}
+	for _, failure := range r.failures() {
+		o, seen, runs := failure.Outcome, failure.seen, failure.runs
 		key := [2]string{string(o.Verdict), o.Cause}
-		seen, runs := 1, 1
-		for _, verdict := range r.Retried[o.Plan.Key()] {
-			runs++
-			if verdict == o.Verdict {
-				seen++
-			}
-		}
 		g := groups[key]
 		if g == nil {
 			g = &Group{Verdict: o.Verdict, Cause: o.Cause}

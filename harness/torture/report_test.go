@@ -3,6 +3,7 @@ package torture
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +67,8 @@ func TestConfirmed(t *testing.T) {
 		"in two plans, one after the other":  {at(0, 2, 40), nil, true, 1, 1},
 		"side by side and in a repeated one": {at(0, 2), []Verdict{Lost}, true, 2, 2},
 		"in one plan that was repeated":      {failed(Lost, "a"), []Verdict{Lost}, true, 2, 2},
-		"at the third repetition":            {failed(Lost, "a"), []Verdict{Passed, NotRun, Lost}, true, 2, 4},
+		"at the third repetition":            {failed(Lost, "a"), []Verdict{Passed, NotRun, Lost}, true, 2, 3},
+		"when it could not be run again":     {failed(Lost, "a"), []Verdict{NotRun, NotRun, NotRun}, false, 1, 1},
 		"not in a repeated plan":             {failed(Lost, "a"), []Verdict{Passed, Passed, Passed}, false, 1, 4},
 		"with another verdict in a repeated": {failed(Lost, "a"), []Verdict{Died}, false, 1, 2},
 	} {
@@ -83,6 +85,42 @@ func TestConfirmed(t *testing.T) {
 			require.Equal(t, c.confirmed, len(r.Failures()) > 0)
 		})
 	}
+}
+
+// A plan that fails each time, but not always in the same way, is a failure of the controller.
+func TestConfirmedWithAnotherVerdict(t *testing.T) {
+	r := &Report{Outcomes: failed(Lost, "a")}
+	died := failed(Died, "exit status 1")[0]
+	died.Plan = r.Outcomes[0].Plan
+	for _, again := range []Outcome{{Plan: died.Plan}, died, died} {
+		r.retried(again)
+	}
+	groups := r.Groups()
+	require.Len(t, groups, 2)
+	require.Equal(t, []bool{false, true}, []bool{groups[slices.IndexFunc(groups, func(g Group) bool { return g.Verdict == Lost })].Confirmed(), groups[slices.IndexFunc(groups, func(g Group) bool { return g.Verdict == Died })].Confirmed()})
+	failures := r.Failures()
+	require.Len(t, failures, 1)
+	require.Equal(t, Died, failures[0].Verdict)
+	require.Equal(t, died.Plan, failures[0].Plan)
+}
+
+// A repetition in which the fault did not come says nothing, whatever else has failed.
+func TestNotConfirmedWithoutTheFault(t *testing.T) {
+	r := &Report{Outcomes: failed(Lost, "a")}
+	again := r.Outcomes[0]
+	again.NotMet = true
+	r.retried(again)
+	g := r.Groups()[0]
+	require.False(t, g.Confirmed())
+	require.Equal(t, []int{1, 1}, []int{g.Seen, g.Runs})
+}
+
+func TestWithoutAnError(t *testing.T) {
+	other := errors.New("delete it with kubectl")
+	require.NoError(t, without(nil, errEnough))
+	require.NoError(t, without(fmt.Errorf("plan 7: %w", errEnough), errEnough))
+	require.Equal(t, other, without(other, errEnough))
+	require.EqualError(t, without(errors.Join(errEnough, errors.Join(other, errEnough)), errEnough), "delete it with kubectl")
 }
 
 // Of failures side by side, the first may have come by chance. Another one that comes again confirms them, and is shown first.

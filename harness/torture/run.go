@@ -446,6 +446,14 @@ func (r *run) named(name string) []*program {
 	return slices.DeleteFunc(slices.Clone(r.programs), func(p *program) bool { return name != "" && name != p.name && name != p.program })
 }
 
+// names returns the names of the instances.
+func (r *run) names() (names []string) {
+	for _, p := range r.programs {
+		names = append(names, p.name)
+	}
+	return names
+}
+
 // log returns what the programs have printed.
 func (r *run) log() string {
 	var text strings.Builder
@@ -556,7 +564,7 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 	}
 	recorded := r.recording.History()
 	seen.end = oracle.Normalize(state, r.scope(), r.scenario.mayDiffer)
-	seen.effects = r.effects(recorded, outsideClasses(r.states.Classes()))
+	seen.effects = r.effects(recorded, r.scenario.classesIn(recorded, r.states.Classes()))
 	if r.states.Gaps() == 0 {
 		seen.effects.Changes = r.states.Counts()
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
@@ -543,4 +546,53 @@ func TestQueues(t *testing.T) {
 	require.Equal(t, [][]Plan{plans}, s.queues(Options{Scenario: s.scenario, Parallel: 1}, plans))
 	s.scenario.Scope = "cluster"
 	require.Equal(t, [][]Plan{plans, nil}, s.queues(Options{Scenario: s.scenario, Parallel: 2}, plans), "each has a control plane of its own")
+}
+
+// A program that never sends a request uses another kubeconfig. One that did, and does not after it was killed, is broken.
+func TestAProgramThatIsSilent(t *testing.T) {
+	upstream := httptest.NewServer(http.NotFoundHandler())
+	defer upstream.Close()
+	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: &rest.Config{Host: upstream.URL}, Record: func(history.Record) {}})
+	require.NoError(t, err)
+	defer proxy.Stop()
+	p := &program{instance: instance{name: "controller"}, process: &process{command: []string{"/bin/sleep", "1000"}}, proxy: proxy}
+	require.NoError(t, p.start())
+	defer p.kill()
+	r := recorded(&Scenario{})
+	r.programs = []*program{p}
+	startedBefore := func(d time.Duration) {
+		r.noteStart(p)
+		p.contact.at = time.Now().Add(-d)
+	}
+	startedBefore(time.Second)
+	require.NoError(t, r.checkContact(silenceLimit))
+	startedBefore(time.Hour)
+	var silent *SilentError
+	require.ErrorAs(t, r.checkContact(silenceLimit), &silent)
+	require.ErrorAs(t, r.checkContact(0), &silent)
+
+	client, err := rest.HTTPClientFor(proxy.Config())
+	require.NoError(t, err)
+	response, err := client.Get(proxy.URL() + "/version")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Positive(t, r.arrived(p))
+	startedBefore(time.Second)
+	require.NoError(t, r.checkContact(silenceLimit))
+	require.NoError(t, r.checkContact(0), "it has just been started")
+	startedBefore(time.Hour)
+	var failure *Failure
+	require.ErrorAs(t, r.checkContact(silenceLimit), &failure)
+	require.Equal(t, Lost, failure.Verdict)
+	require.Contains(t, failure.Message, "after it was started again, the program controller has not sent any request")
+}
+
+// A step may name an instance that there is not.
+func TestAStepForAnInstanceThatIsNotThere(t *testing.T) {
+	r := recorded(&Scenario{})
+	r.programs[0].instance = instance{name: "controller-1", program: "controller"}
+	for _, action := range []Action{{Kill: "controller-3"}, {Stop: "controller-3"}, {Start: "controller-3"}} {
+		_, err := r.tryAction(t.Context(), action, nil)
+		require.EqualError(t, err, `there is no program "controller-3" in this run; there is controller-1`)
+	}
 }

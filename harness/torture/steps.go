@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +20,9 @@ import (
 
 	"example.com/controllers/harness/oracle"
 )
+
+// watchLimit is how long our own watches may take to show what a step has changed.
+const watchLimit = time.Minute
 
 // applyStep takes the actions of a step, and waits until our own watches have shown what they changed.
 func (r *run) applyStep(ctx context.Context, step Step) error {
@@ -32,7 +36,10 @@ func (r *run) applyStep(ctx context.Context, step Step) error {
 			return err
 		}
 		for _, a := range applied {
-			for !r.states.Seen(a.resource, a.resourceVersion) && r.states.Err() == nil {
+			for begin := time.Now(); !r.states.Seen(a.resource, a.resourceVersion) && r.states.Err() == nil; {
+				if r.elapsed(begin) > watchLimit {
+					return fmt.Errorf("%s after a step, the watch of %s has not shown its change; is it in another namespace than the run's? That needs \"scope: cluster\"", watchLimit, a.resource)
+				}
 				if err := r.sleep(ctx, nil, pollInterval/10); err != nil {
 					return err
 				}
@@ -69,6 +76,8 @@ func (r *run) tryAction(ctx context.Context, action Action, asked deletions) ([]
 	switch {
 	case action.Pause.Duration != 0:
 		return nil, r.sleep(ctx, nil, action.Pause.Duration)
+	case len(r.named(cmp.Or(action.Stop, action.Kill, action.Start))) == 0:
+		return nil, fmt.Errorf("there is no program %q in this run; there is %s", cmp.Or(action.Stop, action.Kill, action.Start), strings.Join(r.names(), ", "))
 	case action.Controller == "stop", action.Stop != "":
 		r.stops.Wait()
 		for _, p := range r.named(action.Stop) {

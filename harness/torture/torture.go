@@ -99,8 +99,8 @@ type Outcome struct {
 type Report struct {
 	Baseline *Baseline
 	Outcomes []Outcome
-	// Retried are the verdicts of the runs that repeated a failed plan, by [Plan.Key].
-	Retried  map[string][]Verdict
+	// Retried are the runs that repeated a failed plan, by [Plan.Key], without those that say nothing.
+	Retried  map[string][]Outcome
 	Duration time.Duration
 }
 
@@ -142,7 +142,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 			return nil, err
 		}
 	}
-	report := &Report{Baseline: o.Baseline, Retried: map[string][]Verdict{}}
+	report := &Report{Baseline: o.Baseline, Retried: map[string][]Outcome{}}
 	plans := o.plans(o.Baseline.History)
 	if len(plans) == 0 && o.Kinds != nil {
 		kinds := map[string]bool{}
@@ -163,14 +163,14 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	err = executeAll(ctx, plans, func(outcome Outcome) error {
 		enough := false
 		if o.FirstOnly && outcome.counts() {
-			repeated, err := s.repeat(ctx, o, outcome.Plan, outcome.Verdict)
+			repeated, confirmed, err := s.repeat(ctx, o, outcome.Plan, outcome.Verdict)
 			if err != nil {
 				return err
 			}
+			enough = confirmed
 			mu.Lock()
 			for _, again := range repeated {
 				report.retried(again)
-				enough = enough || again.Verdict == outcome.Verdict
 			}
 			mu.Unlock()
 		}
@@ -186,9 +186,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) { // the other runs were cancelled
-		err = nil
-	}
+	err = without(err, errEnough) // the other runs were cancelled
 	if err == nil && !o.FirstOnly && !o.Unconfirmed {
 		err = s.confirm(ctx, o, report)
 	}
@@ -197,6 +195,22 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		err = context.Cause(ctx)
 	}
 	return report, err
+}
+
+// without returns what is left of errors that were joined without one of them; nil if nothing is.
+func without(err, unwanted error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case ok:
+		var left []error
+		for _, one := range joined.Unwrap() {
+			left = append(left, without(one, unwanted))
+		}
+		return errors.Join(left...)
+	case errors.Is(err, unwanted):
+		return nil
+	}
+	return err
 }
 
 // maxBaselineRuns is how many runs without faults there are at most.
@@ -481,14 +495,14 @@ func (s *subject) confirm(ctx context.Context, o Options, report *Report) error 
 	fmt.Fprintf(o.Progress, "torture: %s: repeating the plan, up to %d times\n", count(len(groups), "cause that was seen once", "causes that were seen once"), maxRetries)
 	for _, g := range groups {
 		for _, plan := range g.toRepeat() {
-			repeated, err := s.repeat(ctx, o, plan, g.Verdict)
+			repeated, confirmed, err := s.repeat(ctx, o, plan, g.Verdict)
 			for _, again := range repeated {
 				report.retried(again)
 			}
 			if err != nil {
 				return err
 			}
-			if repeated[len(repeated)-1].Verdict == g.Verdict {
+			if confirmed {
 				break
 			}
 		}
@@ -496,19 +510,24 @@ func (s *subject) confirm(ctx context.Context, o Options, report *Report) error 
 	return nil
 }
 
-// repeat runs a plan until it fails with this verdict again, up to maxRetries times.
-func (s *subject) repeat(ctx context.Context, o Options, plan Plan, verdict Verdict) (outcomes []Outcome, err error) {
-	for range maxRetries {
+// repeat runs a plan that has failed with this verdict up to maxRetries times, not counting the runs that say nothing. confirmed
+// says that it has failed twice in the same way: with this verdict again, or twice with another one.
+func (s *subject) repeat(ctx context.Context, o Options, plan Plan, verdict Verdict) (outcomes []Outcome, confirmed bool, err error) {
+	seen := map[Verdict]int{verdict: 1}
+	for tries := 0; tries < 2*maxRetries && len(outcomes) < maxRetries; tries++ {
 		again, _, err := s.execute(ctx, o.Baseline, plan)
 		if err != nil {
-			return outcomes, err
+			return outcomes, false, err
+		}
+		if again.isSilent() {
+			continue
 		}
 		outcomes = append(outcomes, again)
-		if again.Verdict == verdict {
-			break
+		if seen[again.Verdict]++; again.counts() && seen[again.Verdict] > 1 {
+			return outcomes, true, nil
 		}
 	}
-	return outcomes, nil
+	return outcomes, false, nil
 }
 
 // plans returns the plans to run. undisturbed is the recording of a run without faults.

@@ -54,7 +54,8 @@ by cause, and how to replay it.
 The controller may be any program. In its arguments, {kubeconfig} is replaced by the path of
 the kubeconfig that it must use, {namespace} by the namespace of the run, and each {port} by a
 port that no other program listens on. Unless the scenario has "scope: cluster", a controller
-that lists all namespaces sees only the one of its run.
+that lists all namespaces sees only the one of its run, as far as the scenario's "resources" name
+what it lists.
 
   workshop torture --scenario torture.yaml -- ./my-controller --kubeconfig={kubeconfig} --namespace={namespace}
 
