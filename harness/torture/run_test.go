@@ -587,6 +587,14 @@ func TestAProgramThatIsSilent(t *testing.T) {
 	require.Contains(t, failure.Message, "after it was started again, the program controller has not sent any request")
 }
 
+// The steps of the setup come before there are programs.
+func TestAStepBeforeTheProgramsRun(t *testing.T) {
+	r := recorded(&Scenario{})
+	r.programs = nil
+	_, err := r.tryAction(t.Context(), Action{Pause: metav1.Duration{Duration: time.Millisecond}}, nil)
+	require.NoError(t, err)
+}
+
 // A step may name an instance that there is not.
 func TestAStepForAnInstanceThatIsNotThere(t *testing.T) {
 	r := recorded(&Scenario{})

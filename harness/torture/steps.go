@@ -73,11 +73,12 @@ func isCutOff(err error) bool {
 }
 
 func (r *run) tryAction(ctx context.Context, action Action, asked deletions) ([]applied, error) {
+	if name := cmp.Or(action.Stop, action.Kill, action.Start); name != "" && len(r.named(name)) == 0 {
+		return nil, fmt.Errorf("there is no program %q in this run; there is %s", name, strings.Join(r.names(), ", "))
+	}
 	switch {
 	case action.Pause.Duration != 0:
 		return nil, r.sleep(ctx, nil, action.Pause.Duration)
-	case len(r.named(cmp.Or(action.Stop, action.Kill, action.Start))) == 0:
-		return nil, fmt.Errorf("there is no program %q in this run; there is %s", cmp.Or(action.Stop, action.Kill, action.Start), strings.Join(r.names(), ", "))
 	case action.Controller == "stop", action.Stop != "":
 		r.stops.Wait()
 		for _, p := range r.named(action.Stop) {
