@@ -270,7 +270,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (again time.Dur
 	if err != nil {
 		return 0, err
 	}
-	since := time.Since(timeOf(node, SinceAnnotation))
+	since := sinceThen(node, SinceAnnotation)
 	switch phase := PhaseOf(node); {
 	case phase == Draining && !node.Spec.Unschedulable:
 		return 0, c.cordonAgain(ctx, node)

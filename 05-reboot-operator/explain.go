@@ -182,7 +182,7 @@ func (v *View) ago(t time.Time) string {
 	if t.IsZero() {
 		return "at an unknown time"
 	}
-	return duration.HumanDuration(v.Now.Sub(t)) + " ago"
+	return duration.HumanDuration(max(0, v.Now.Sub(t))) + " ago" // the clocks may differ
 }
 
 // at returns a time and how long ago it is, or that it is not known.

@@ -40,11 +40,16 @@ func (m *metrics) observe(old, node *corev1.Node) {
 	_, admitted := old.Annotations[AdmittedAnnotation]
 	switch from, to := PhaseOf(old), PhaseOf(node); {
 	case from == Draining && to == Approved:
-		m.drains.Observe(time.Since(timeOf(node, AdmittedAnnotation)).Seconds())
+		m.drains.Observe(sinceThen(node, AdmittedAnnotation).Seconds())
 	case from == InProgress && admitted && !to.holdsSlot():
 		m.reboots.Inc()
-		m.durations.Observe(time.Since(timeOf(old, SinceAnnotation)).Seconds())
+		m.durations.Observe(sinceThen(old, SinceAnnotation).Seconds())
 	}
+}
+
+// sinceThen returns how long it is since the time in an annotation. Somebody else's clock may be ahead.
+func sinceThen(node *corev1.Node, annotation string) time.Duration {
+	return max(0, time.Since(timeOf(node, annotation)))
 }
 
 // Metrics returns the controller's own metrics.

@@ -137,8 +137,9 @@ func TestControllerFlags(t *testing.T) {
 		{"--blocking-pods==", `--blocking-pods: found '=', expected: !, identifier, or 'end of string'`},
 		{"--start-time=22:00", "--start-time and --end-time are needed both"},
 		{"--end-time=22:00 --reboot-days=mon", "--start-time and --end-time are needed both"},
-		{"--lease-duration=999ms", "--lease-duration is 999ms; it must be at least 1s, or 0 to run without a Lease"},
-		{"--lease-duration=-1s", "--lease-duration is -1s; it must be at least 1s, or 0 to run without a Lease"},
+		{"--lease-duration=999ms", "--lease-duration is 999ms; it must be a whole number of seconds, or 0 to run without a Lease"},
+		{"--lease-duration=1900ms", "--lease-duration is 1.9s; it must be a whole number of seconds, or 0 to run without a Lease"},
+		{"--lease-duration=-1s", "--lease-duration is -1s; it must be a whole number of seconds, or 0 to run without a Lease"},
 		{"--grace=-1s", "--grace is -1s; it must not be negative"},
 	} {
 		t.Run(test.flags, func(t *testing.T) {

@@ -80,8 +80,8 @@ func (f *controllerFlags) parse() (err error) {
 	if f.options.Scope, err = f.scope(); err != nil {
 		return err
 	}
-	if f.leaseDuration != 0 && f.leaseDuration < time.Second {
-		return fmt.Errorf("--lease-duration is %s; it must be at least 1s, or 0 to run without a Lease", f.leaseDuration)
+	if f.leaseDuration < 0 || f.leaseDuration%time.Second != 0 { // a Lease has whole seconds
+		return fmt.Errorf("--lease-duration is %s; it must be a whole number of seconds, or 0 to run without a Lease", f.leaseDuration)
 	}
 	if f.leaseNamespace == "" {
 		f.leaseNamespace = f.sourceNamespace

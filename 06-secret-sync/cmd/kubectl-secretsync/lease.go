@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,17 +15,28 @@ import (
 type lease struct {
 	resourcelock.Interface
 	acquired bool // whether it has ever been ours; then the elector has called OnStartedLeading, or is about to
+	lost     bool // whether somebody else has had it since
 
 	fence *fence
 	valid time.Duration // how long after a renewal the Lease is certainly ours
 }
 
+var errLost = errors.New("another controller has led meanwhile")
+
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if l.lost {
+		return errLost
+	}
 	begin := time.Now()
 	return l.written(begin, l.Interface.Create(ctx, record))
 }
 
+// Update fails if somebody else has had the Lease since we had it, even if it is free again: a controller whose machine has hung
+// would go on with what it knew before. The elector ends the leadership, and the process.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if l.lost {
+		return errLost
+	}
 	begin := time.Now()
 	return l.written(begin, l.Interface.Update(ctx, record))
 }
@@ -34,6 +46,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != l.Identity() {
 		l.fence.until.Store(&time.Time{})
+		l.lost = l.acquired
 	}
 	return record, raw, err
 }

@@ -46,6 +46,27 @@ func TestOnlyTheHolderReleasesTheLease(t *testing.T) {
 	require.Equal(t, 3, released.LeaderTransitions)
 }
 
+// A leader whose machine has hung does not lead again after somebody else has, not even if that one has released the Lease: it
+// would go on with what it knew before.
+func TestALostLeaseIsNotTakenBack(t *testing.T) {
+	client := fake.NewClientset()
+	first, second := testLease(client, "first"), testLease(client, "second")
+	_, _, err := second.Get(t.Context())
+	require.Error(t, err, "there is none")
+	require.NoError(t, first.Create(t.Context(), record("first")))
+	_, _, err = second.Get(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, second.Update(t.Context(), record("second")), "it has only waited until now")
+	require.NoError(t, second.release(t.Context()))
+
+	_, _, err = first.Get(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, first.Update(t.Context(), record("first")), errLost)
+	require.ErrorIs(t, first.Create(t.Context(), record("first")), errLost)
+	require.Empty(t, holder(t, client))
+	require.Zero(t, *first.fence.until.Load(), "its writes are refused")
+}
+
 // A renewal that is written while the Lease is released does not keep it.
 func TestTheReleaseOfALeaseIsRetried(t *testing.T) {
 	client := fake.NewClientset()
