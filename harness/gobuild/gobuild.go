@@ -191,6 +191,12 @@ func (p Program) cacheKey(environment string) (string, error) {
 			if err != nil || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".md") {
 				return err
 			}
+			if strings.HasPrefix(entry.Name(), ".") { // an editor's, or a file manager's
+				if entry.IsDir() && path != root {
+					return filepath.SkipDir
+				}
+				return nil
+			}
 			testinput.DeclareOnly(path) // a test that runs the program depends on its sources
 			if entry.IsDir() {
 				return nil

@@ -25,7 +25,8 @@ import (
 const Dir = ".bundle"
 
 // settings let make use what is in Dir, wherever it was unpacked, and nothing that is installed or configured on the
-// machine. The go command finds compiled packages of another directory only with -trimpath.
+// machine. The go command finds compiled packages of another directory only with -trimpath. Once a day, it deletes what it has
+// not used for five days, which may be everything: with trim.txt, it believes that it has just done so.
 const settings = `bundle := $(CURDIR)/` + Dir + `
 unexport GOROOT
 export PATH := $(bundle)/go/bin:$(PATH)
@@ -37,6 +38,7 @@ export GOPROXY := file://$(subst $() ,%20,$(bundle)/modules)
 export GOSUMDB := off
 export GOMODCACHE := $(bundle)/unpacked
 export GOCACHE := $(bundle)/build
+trimmed := $(shell date +%s > "$(bundle)/build/trim.txt")
 export WORKSHOP_CACHE := $(bundle)/programs
 export ` + Variable + ` := $(bundle)
 `
@@ -232,28 +234,57 @@ func archive(ctx context.Context, dir, file string) (err error) {
 	}()
 	compressed := gzip.NewWriter(f)
 	packed := tar.NewWriter(compressed)
-	err = errors.Join(packed.AddFS(cancellable{ctx, os.DirFS(dir)}), packed.Close(), compressed.Close(), f.Close())
+	err = errors.Join(pack(ctx, packed, dir), packed.Close(), compressed.Close(), f.Close())
 	if err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return os.Rename(partial, file)
 }
 
-// cancellable is a file system that ends with a context.
-type cancellable struct {
-	ctx context.Context
-	fs.FS
+// pack adds all that is in dir. It belongs to nobody: root, who may unpack it in a container, would otherwise get files of the
+// user who made the bundle, and git and the go command refuse a repository that belongs to somebody else.
+func pack(ctx context.Context, packed *tar.Writer, dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		var link string
+		if entry.Type() == fs.ModeSymlink {
+			if link, err = os.Readlink(path); err != nil {
+				return err
+			}
+		}
+		header, err := tar.FileInfoHeader(info, link)
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if header.Name = filepath.ToSlash(relative); entry.IsDir() {
+			header.Name += "/"
+		}
+		header.Uid, header.Gid, header.Uname, header.Gname = 0, 0, "", ""
+		if err := packed.WriteHeader(header); err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		_, err = io.Copy(packed, file)
+		return err
+	})
 }
-
-func (c cancellable) Open(name string) (fs.File, error) {
-	if c.ctx.Err() != nil {
-		return nil, context.Cause(c.ctx)
-	}
-	return c.FS.Open(name)
-}
-
-func (c cancellable) ReadLink(name string) (string, error)   { return fs.ReadLink(c.FS, name) }
-func (c cancellable) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(c.FS, name) }
 
 // output runs a command and returns what it prints. Its standard error becomes part of the error.
 func output(ctx context.Context, cmd *exec.Cmd) (string, error) {

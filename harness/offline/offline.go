@@ -109,6 +109,6 @@ func Prove(ctx context.Context, root string, out io.Writer, command ...string) e
 	return nil
 }
 
-// noNetwork lets the go command download nothing. No server listens on port 9 of the local host.
-var noNetwork = []string{"GOPROXY=off", "GOTOOLCHAIN=local", "GOVCS=*:off",
+// noNetwork lets the go command download nothing. It may switch to another Go that has been downloaded already. No server listens on port 9 of the local host.
+var noNetwork = []string{"GOPROXY=off", "GOVCS=*:off",
 	"HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9", "NO_PROXY=127.0.0.1,::1,localhost"}

@@ -3,12 +3,14 @@ package offline
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,8 +30,8 @@ func TestModulesAreTheWorkspaces(t *testing.T) {
 
 func TestProveHasNoNetwork(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, Prove(t.Context(), t.TempDir(), &out, "go", "env", "GOPROXY", "GOTOOLCHAIN"))
-	require.Equal(t, "off\nlocal\n", out.String())
+	require.NoError(t, Prove(t.Context(), t.TempDir(), &out, "go", "env", "GOPROXY", "GOVCS"))
+	require.Equal(t, "off\n*:off\n", out.String())
 
 	out.Reset()
 	err := Prove(t.Context(), t.TempDir(), &out, "go", "mod", "download", "rsc.io/quote@v1.5.1")
@@ -104,6 +106,9 @@ func TestArchive(t *testing.T) {
 	file := filepath.Join(out, "b.tar.gz")
 	require.NoError(t, archive(t.Context(), dir, file))
 	require.NoError(t, exec.Command("tar", "-xf", file, "-C", out).Run())
+	list, err := exec.Command("tar", "--numeric-owner", "-tvf", file).Output()
+	require.NoError(t, err)
+	require.Equal(t, 4, strings.Count(string(list), " 0/0 "), "they belong to nobody:\n%s", list)
 	text, err := exec.Command(filepath.Join(out, "workshop", "bin", "link")).Output()
 	require.NoError(t, err)
 	require.Equal(t, "go\n", string(text))
@@ -120,7 +125,7 @@ func TestArchive(t *testing.T) {
 // The settings hold in a directory with a space in its name, whatever is set and installed on the machine.
 func TestSettings(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a laptop")
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, Dir), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, Dir, "build"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, Dir, "settings.mk"), []byte(settings), 0o644))
 	const makefile = "-include .bundle/settings.mk\nshow:\n\t@echo \"$$GOPROXY|$$GOCACHE|$$GOFLAGS|$${GOROOT-no root}|$${PATH%%:*}|$$WORKSHOP_BUNDLE\"\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "Makefile"), []byte(makefile), 0o644))
@@ -131,6 +136,36 @@ func TestSettings(t *testing.T) {
 	own := filepath.Join(dir, Dir)
 	escaped := filepath.Join(filepath.Dir(dir), "a%20laptop", Dir)
 	require.Equal(t, "file://"+escaped+"/modules|"+own+"/build|-trimpath -modcacherw|no root|"+own+"/go/bin|"+own+"\n", string(out))
+}
+
+// A bundle is often made a week before it is used. The go command deletes what it has not used for five days, and must not.
+func TestAnOldBundleKeepsItsPackages(t *testing.T) {
+	dir := t.TempDir()
+	cache := filepath.Join(dir, Dir, "build")
+	require.NoError(t, os.MkdirAll(cache, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, Dir, "settings.mk"), []byte(settings), 0o644))
+	goCommand, err := exec.LookPath("go")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Makefile"), []byte("-include $(SETTINGS)\nbuild:\n\t@GOTOOLCHAIN=auto "+goCommand+" build -o program .\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/old\n\ngo 1.26.0\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n\nfunc main() {}\n"), 0o644))
+	old := filepath.Join(cache, "00", "an-old-package-d")
+	build := func(settings string) {
+		t.Helper()
+		require.NoError(t, os.MkdirAll(filepath.Dir(old), 0o755))
+		require.NoError(t, os.WriteFile(old, nil, 0o644))
+		week := time.Now().Add(-7 * 24 * time.Hour)
+		require.NoError(t, os.Chtimes(old, week, week))
+		require.NoError(t, os.WriteFile(filepath.Join(cache, "trim.txt"), fmt.Append(nil, week.Unix()), 0o644))
+		cmd := exec.CommandContext(t.Context(), "make", "-s", "build", "SETTINGS="+settings)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOCACHE="+cache, "GOWORK=off", "CGO_ENABLED=0", "MAKEFLAGS=", "MAKELEVEL=")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	build("none")
+	require.NoFileExists(t, old, "otherwise this test proves nothing")
+	build(Dir + "/settings.mk")
+	require.FileExists(t, old)
 }
 
 // What make exports in a bundle, and nothing else, is passed on.

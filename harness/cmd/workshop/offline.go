@@ -38,6 +38,7 @@ func prefetchCommand() *cobra.Command {
 			if err := offline.Prove(cmd.Context(), root, os.Stdout, self, "lesson", "1"); err != nil {
 				return err
 			}
+			fmt.Println("\nThe go command deletes compiled packages that it has not used for five days. If you need them later, run this again then.")
 			fmt.Println("\nLesson 1 played without network. The others, and the exercises, need no more.")
 			return nil
 		},

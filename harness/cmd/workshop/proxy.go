@@ -103,7 +103,7 @@ func runProxy(ctx context.Context, f proxyFlags) (err error) {
 	}
 	// The proxy does not end with ctx but is stopped, so that its last requests are recorded.
 	proxy, err := apiproxy.Start(context.WithoutCancel(ctx), options)
-	if errors.Is(err, syscall.EADDRINUSE) && f.listen == "" {
+	if (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)) && f.listen == "" {
 		options.Listen = ""
 		proxy, err = apiproxy.Start(context.WithoutCancel(ctx), options)
 	}
