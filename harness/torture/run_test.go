@@ -439,7 +439,14 @@ func TestParallel(t *testing.T) {
 		"in one namespace":                        {Options{Scenario: &Scenario{Namespace: "shop"}}, 1},
 		"in one namespace, whatever is asked for": {Options{Scenario: &Scenario{Namespace: "shop"}, Parallel: 3}, 1},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.options.Runs()) })
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, c.options.Runs())
+			if c.want == Capacity() {
+				require.GreaterOrEqual(t, c.options.mostRuns(), c.want)
+			} else if c.options.Parallel == 0 {
+				require.Equal(t, c.want, c.options.mostRuns())
+			}
+		})
 	}
 }
 

@@ -387,7 +387,7 @@ func pin(command []string, scratch string) ([]string, error) {
 	return append([]string{pinned}, command[1:]...), nil
 }
 
-// executeAll runs plans, several at a time: half of what the machine takes, or more while it has processor time to spare,
+// executeAll runs plans, several at a time: half of what the machine surely takes, or more while it has processor time to spare,
 // unless we were told how many. finished is called for each of them, by several goroutines; its error ends all.
 func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finished func(Outcome) error) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -409,6 +409,7 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 		always := workers // the others wait for processor time to spare
 		if o.Parallel == 0 {
 			always = max(1, workers/2)
+			workers = max(workers, o.mostRuns())
 		}
 		if i > 0 {
 			always = max(1, always/perControlPlane)
@@ -578,13 +579,24 @@ func (o Options) Runs() int {
 	return Capacity()
 }
 
+// mostRuns is how many runs there are at most at a time while the processors have nothing to do.
+func (o Options) mostRuns() int {
+	if o.Scenario.Namespace != "" || o.Scenario.isCluster() {
+		return o.Runs()
+	}
+	return capacity(2*runtime.GOMAXPROCS(0), availableMemory())
+}
+
 // perControlPlane is how many runs on a shared control plane cost as much as one with its own: that takes memory, and
 // mostly starting it takes processors.
 const perControlPlane = 4
 
 // Capacity is how many runs this machine takes at most at a time. A run mostly waits, so there may be several for each
 // processor; each has a controller of its own, which needs memory.
-func Capacity() int {
+func Capacity() int { return capacity(runtime.GOMAXPROCS(0), availableMemory()) }
+
+// availableMemory returns how many bytes there are for runs.
+func availableMemory() uint64 {
 	memory := uint64(math.MaxUint64)
 	if free, err := mem.VirtualMemory(); err == nil {
 		memory = free.Available
@@ -592,7 +604,7 @@ func Capacity() int {
 	if limit, err := memlimit.FromCgroup(); err == nil { // of a container
 		memory = min(memory, limit)
 	}
-	return capacity(runtime.GOMAXPROCS(0), memory)
+	return memory
 }
 
 // capacity is [Capacity] on so many processors, with so many bytes of memory.
