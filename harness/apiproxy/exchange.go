@@ -83,9 +83,9 @@ func (x *exchange) end(err error) error {
 // sendLater sends the request on in the background, after its caller has broken the client's connection.
 func (x *exchange) sendLater() {
 	isLater := func(i history.Injection) bool { return i.Kind == history.DoneLate }
-	x.injection.Refuse = 0
+	x.injection.Refuse, x.injection.AnswerLate = 0, 0
 	x.skip(func(i history.Injection) bool {
-		return !isLater(i) && (i.IsInstead() || i.IsOnAnswer() || i.IsOnEvents())
+		return i.Kind == history.Refused || i.Kind == history.AnsweredLate || i.IsOnEvents()
 	}, "the client had gone")
 	if x.upgrades() {
 		x.skip(isLater, "it would have upgraded the connection")

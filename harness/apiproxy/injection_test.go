@@ -273,6 +273,8 @@ func TestWhatIsNotDone(t *testing.T) {
 		"no answer to kill after":     {[]string{"kill=after"}, "/api/v1/pods", 0, "controller killed after it: not done, as no answer came", false},
 		"the request is lost first":   {[]string{"refuse=500", "lost=request"}, "/api/v1/pods", 200, "request lost, refused with 500: not done, as another fault came first", true},
 		"sent on when it is too late": {[]string{"refuse=503", "lost=late"}, "/api/v1/pods", 200, "done when the client had gone, refused with 503: not done, as the client had gone", true},
+		"killed, and not sent on":     {[]string{"kill=before", "lost=late"}, "/api/v1/pods", 200, "done when the client had gone: not done, as another fault came first, controller killed before it", true},
+		"sent on, and then killed":    {[]string{"kill=after", "lost=late"}, "/api/v1/pods", 200, "done when the client had gone, controller killed after it", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -288,7 +290,8 @@ func TestWhatIsNotDone(t *testing.T) {
 				faults = append(faults, fault)
 			}
 			var memory history.Memory
-			proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: memory.Record, Faults: faults, Kill: func() { t.Error("killed") }})
+			var killed atomic.Bool
+			proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: memory.Record, Faults: faults, Kill: func() { killed.Store(true) }})
 			require.NoError(t, err)
 			request, err := http.NewRequestWithContext(t.Context(), "GET", proxy.URL()+c.path, nil)
 			require.NoError(t, err)
@@ -301,6 +304,7 @@ func TestWhatIsNotDone(t *testing.T) {
 			requests := memory.History().Requests
 			require.Equal(t, c.said, requests[0].Injections())
 			require.Equal(t, c.isDone, requests[0].IsDisturbed())
+			require.Equal(t, strings.HasSuffix(name, "killed") || strings.HasPrefix(name, "killed"), killed.Load())
 		})
 	}
 }

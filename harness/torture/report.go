@@ -215,7 +215,7 @@ func (r *Report) WriteText(w io.Writer, d Details) error {
 			fmt.Fprintln(&text)
 			why := "Not counted, as it did not come again: "
 			if g.Runs == 1 {
-				why = "Not counted, as it has been seen once and its plan has not been repeated: "
+				why = "Not counted, as it has been seen once, and no repetition of its plan says more: "
 			}
 			writeWrapped(&text, "", why+string(g.Verdict)+": "+g.Message)
 			g.writeDetails(&text, d)

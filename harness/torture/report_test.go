@@ -207,8 +207,8 @@ no again and no again and no again and no again and no again and no again
    1 plan: seed 3, which failed like this in 1 of 2 runs
    replay: workshop torture --fault verb=delete,kill=after --fault delay=1s -- shop
 
-Not counted, as it has been seen once and its plan has not been repeated: does not come to rest: 2
-writes in 2s in which nothing happens
+Not counted, as it has been seen once, and no repetition of its plan says more: does not come to
+rest: 2 writes in 2s in which nothing happens
    1 plan: watch cut
    replay: workshop torture  -- shop
 

@@ -566,7 +566,8 @@ func (o Options) possible(undisturbed *history.History) []Plan {
 	return exhaustive(o.Scenario.byTarget(undisturbed), o.Scenario.reachesMachine, slices.Collect(maps.Keys(o.Scenario.Outside))...)
 }
 
-// Runs is how many runs there are at most at a time: [Options.Parallel], or what the machine takes of this scenario's.
+// Runs is how many runs there are at a time: [Options.Parallel], or at most what the machine takes of this scenario's while its
+// processors are busy.
 func (o Options) Runs() int {
 	switch {
 	case o.Scenario.Namespace != "" && !o.Scenario.isCluster():
