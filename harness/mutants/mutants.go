@@ -57,7 +57,7 @@ func (r Result) String() string {
 	case r.buildErr != nil:
 		return fmt.Sprintf("%s: does not build: %v", r.Name, r.buildErr)
 	case r.control == torture.NotRun:
-		return fmt.Sprintf("%s: %s (%s), but the controller without the bug could not be run in the same plan", r.Name, r.verdict, r.message)
+		return fmt.Sprintf("%s: %s (%s), but the controller without the bug could not be run in the same plan, or never met its fault", r.Name, r.verdict, r.message)
 	case r.control != torture.Passed:
 		return fmt.Sprintf("%s: %s (%s), but the controller without the bug fails too: %s", r.Name, r.verdict, r.message, r.control)
 	}

@@ -64,14 +64,14 @@ func (o Outcome) besides(other Outcome) bool {
 
 // counts reports whether an outcome is a failure of the controller. One whose fault did not occur, or that could not be
 // run, says nothing about it.
-func (o Outcome) counts() bool { return o.Verdict != Passed && !o.isSilent() }
+func (o Outcome) counts() bool { return o.Verdict != Passed && !o.saysNothing() }
 
-// isSilent reports whether an outcome says nothing about the controller: it was not run, or without its fault.
-func (o Outcome) isSilent() bool { return o.Verdict == NotRun || o.NotMet }
+// saysNothing reports whether an outcome says nothing about the controller: the plan was not run, or without its fault.
+func (o Outcome) saysNothing() bool { return o.Verdict == NotRun || o.NotMet }
 
 // retried notes a further run of a plan that has failed, if it says anything.
 func (r *Report) retried(again Outcome) {
-	if again.isSilent() {
+	if again.saysNothing() {
 		return
 	}
 	if r.Retried == nil {
@@ -81,15 +81,15 @@ func (r *Report) retried(again Outcome) {
 	r.Retried[key] = append(r.Retried[key], again)
 }
 
-// seen is a failure, and in how many runs of its plan the controller failed with its verdict.
-type seen struct {
+// failure is an outcome that counts, and in how many runs of its plan the controller failed with the same verdict.
+type failure struct {
 	Outcome
 	seen, runs int
 }
 
 // failures returns the failures of the controller: those of the plans and, where a plan that was repeated failed with another
 // verdict in at least two repetitions, the first of these.
-func (r *Report) failures() (all []seen) {
+func (r *Report) failures() (all []failure) {
 	isKnown := map[string]bool{} // plans, the repetitions of which are among all
 	for _, o := range r.Outcomes {
 		if !o.counts() {
@@ -101,11 +101,11 @@ func (r *Report) failures() (all []seen) {
 		for _, one := range runs {
 			verdicts[one.Verdict]++
 		}
-		all = append(all, seen{o, verdicts[o.Verdict], len(runs)})
+		all = append(all, failure{o, verdicts[o.Verdict], len(runs)})
 		delete(verdicts, o.Verdict)
 		for _, one := range runs {
 			if often := verdicts[one.Verdict]; one.counts() && often > 1 && !isKnown[key] {
-				all = append(all, seen{one, often, len(runs)})
+				all = append(all, failure{one, often, len(runs)})
 			}
 			delete(verdicts, one.Verdict)
 		}
@@ -118,8 +118,8 @@ func (r *Report) failures() (all []seen) {
 func (r *Report) Groups() []Group {
 	groups := map[[2]string]*Group{}
 	var all []*Group
-	for _, failure := range r.failures() {
-		o, seen, runs := failure.Outcome, failure.seen, failure.runs
+	for _, f := range r.failures() {
+		o, seen, runs := f.Outcome, f.seen, f.runs
 		key := [2]string{string(o.Verdict), o.Cause}
 		g := groups[key]
 		if g == nil {

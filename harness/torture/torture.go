@@ -65,7 +65,8 @@ type Options struct {
 	// Skip are plans that have been run already, by [Plan.Key].
 	Skip map[string]bool
 
-	// Parallel is how many runs there are at a time, in the baseline too; 0 for up to [Capacity].
+	// Parallel is how many runs there are at a time, in the baseline too; 0 for what the machine takes, which is more while its
+	// processors have nothing to do.
 	Parallel int
 	// FirstOnly stops at the first failure that comes again.
 	FirstOnly bool
@@ -520,7 +521,7 @@ func (s *subject) repeat(ctx context.Context, o Options, plan Plan, verdict Verd
 		if err != nil {
 			return outcomes, false, err
 		}
-		if again.isSilent() {
+		if again.saysNothing() {
 			continue
 		}
 		outcomes = append(outcomes, again)
@@ -592,7 +593,7 @@ func (o Options) mostRuns() int {
 // mostly starting it takes processors.
 const perControlPlane = 4
 
-// Capacity is how many runs this machine takes at most at a time. A run mostly waits, so there may be several for each
+// Capacity is how many runs this machine surely takes at a time. A run mostly waits, so there may be several for each
 // processor; each has a controller of its own, which needs memory.
 func Capacity() int { return capacity(runtime.GOMAXPROCS(0), availableMemory()) }
 

@@ -267,6 +267,7 @@ func TestWrongFlags(t *testing.T) {
 	}{
 		{[]string{"controller"}, "--source-namespace is missing; name the namespace whose Secrets are shared"},
 		{[]string{"controller", "--source-namespace", "a", "--namespace-selector", ""}, "--namespace-selector: it is empty, which would select all namespaces; to select all but those of the system, use \"kubernetes.io/metadata.name notin (kube-system, kube-public, kube-node-lease)\""},
+		{[]string{"controller", "--source-namespace", "a", "--lease-duration", "1900ms"}, "--lease-duration is 1.9s; it must be a whole number of seconds, or 0 to run without a Lease"},
 		{[]string{"controller", "--source-namespace", "a", "--lease-duration", "1ms"}, "--lease-duration is 1ms; it must be a whole number of seconds, or 0 to run without a Lease"},
 		{[]string{"controller", "-v", "8"}, "--v is 8; it must be at most 7: from 8 on, client-go logs the bodies of requests, and with them the data of Secrets"},
 		{[]string{"controller", "-v", "7"}, "--source-namespace is missing; name the namespace whose Secrets are shared"},

@@ -111,7 +111,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, o.end(err)) }()
 	if page.OwnCluster && f.cluster == "kind" && !o.disposable {
-		return fmt.Errorf("lesson %s changes more on a cluster than its own namespace, so it is not played on a kind cluster that was used before; delete that one with make kind-down", number)
+		return fmt.Errorf(changesMore+"a kind cluster that was used before; delete that one with make kind-down", number)
 	}
 	c, scratch := o.cluster, o.scratch
 	fmt.Printf("%s: Kubernetes %s, %d nodes, %s\n", c.Name, c.Version, c.Nodes, time.Since(start).Round(100*time.Millisecond))
@@ -166,18 +166,20 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	return nil
 }
 
+// changesMore is the beginning of errors about a lesson that needs a new cluster.
+const changesMore = "lesson %s changes more on a cluster than its own namespace, so it is not played on "
+
 // requireOwnCluster returns an error unless the lesson is to be played on a cluster that is new, since the lesson changes more
 // than its namespace.
 func requireOwnCluster(root, number string, f lessonFlags) error {
-	const changes = "lesson %s changes more on a cluster than its own namespace, so it is not played on "
 	if context, ok := strings.CutPrefix(f.cluster, "context:"); ok {
-		return fmt.Errorf(changes+"context %q; play it without CLUSTER (--cluster)", number, context)
+		return fmt.Errorf(changesMore+"context %q; play it without CLUSTER (--cluster)", number, context)
 	}
 	if f.cluster == "up" {
-		return fmt.Errorf(changes+"the cluster of make up; play it without CLUSTER (--cluster)", number)
+		return fmt.Errorf(changesMore+"the cluster of make up; play it without CLUSTER (--cluster)", number)
 	}
 	if _, err := os.Stat(upDir(root)); f.cluster == "embedded" && f.keep && err == nil {
-		return fmt.Errorf(changes+"a cluster that was used before; delete that one with make reset, or play the lesson without KEEP=1 (--keep)", number)
+		return fmt.Errorf(changesMore+"a cluster that was used before; delete that one with make reset, or play the lesson without KEEP=1 (--keep)", number)
 	}
 	return nil
 }

@@ -170,13 +170,13 @@ func TestClosedWatch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		events := must[watch.Interface](t)(w.client.CoreV1().Pods("shop").Watch(context.Background(), metav1.ListOptions{}))
 		synctest.Wait()
-		isOpen := func() bool {
+		hasEnded := func() bool {
 			return slices.ContainsFunc(w.recording.History().Requests, func(r history.Request) bool { return r.Verb == "watch" && !r.Open })
 		}
-		require.False(t, isOpen())
+		require.False(t, hasEnded())
 		events.Stop()
 		synctest.Wait()
-		require.True(t, isOpen(), "the server has not noticed")
+		require.True(t, hasEnded(), "the server has not noticed")
 	})
 }
 
