@@ -35,9 +35,11 @@ type State struct {
 	Nodes []*corev1.Node
 	// Slots names the Nodes in the ledger. They count as admitted even if their annotations in the cache do not say so yet.
 	Slots map[string]bool
-	// Unfinished are those of them that no controller has admitted yet. The budget counts them already, but the other reasons
-	// not to reboot a Node may have come up since.
+	// Unfinished are those of them that no controller has admitted yet, as far as the cache shows. They count until their entries
+	// are gone, but since they were entered, a reason not to reboot one may have come up, or the limit may have changed.
 	Unfinished []*corev1.Node
+	// Refused holds, by the name of each Node that the API server did not let us admit, when to try again.
+	Refused map[string]time.Time
 	// Blockers holds a running Pod that blocks the reboot, by the name of its Node.
 	Blockers map[string]string
 	Paused   bool
@@ -78,8 +80,12 @@ func Decide(state State, policy Policy) []Decision {
 	var decisions []Decision
 	for _, node := range slices.Concat(state.Unfinished, candidates(state.Nodes, state.Slots, policy.OwnNode)) {
 		d := decide(node, state, policy, opens)
-		if d.Reason == Admitted && !state.Slots[node.Name] {
-			if d = b.check(node); d.Reason == Admitted {
+		if d.Reason == Admitted {
+			counted := state.Slots[node.Name]
+			if counted {
+				b.release(node)
+			}
+			if d = b.check(node); d.Reason == Admitted || counted {
 				b.take(node)
 			}
 		}
@@ -122,6 +128,9 @@ func decide(node *corev1.Node, state State, policy Policy, opens time.Time) Deci
 	}
 	if opens.After(state.Now) {
 		return Decision{Reason: OutsideWindow, Message: fmt.Sprintf("the next window begins at %s", opens.Format("Mon 2006-01-02 15:04 MST")), Again: opens}
+	}
+	if retry := state.Refused[node.Name]; state.Now.Before(retry) {
+		return Decision{Reason: RetryLater, Message: fmt.Sprintf("the API server refused to change it; the next attempt is due at %s", formatTime(retry)), Again: retry}
 	}
 	if retry := timeOf(node, RetryAfterAnnotation); state.Now.Before(retry) {
 		return Decision{Reason: RetryLater, Message: fmt.Sprintf("the last attempt failed; the next one is due at %s", formatTime(retry)), Again: retry}
@@ -216,6 +225,16 @@ func (b *budget) take(node *corev1.Node) {
 	if !b.unavailable[node.Name] {
 		c.unavailable = 1
 		b.unavailable[node.Name] = true
+	}
+	b.add(node, c)
+}
+
+// release takes the slot of a Node in the ledger away, so that the Node can be checked like any other.
+func (b *budget) release(node *corev1.Node) {
+	c := count{admitted: -1}
+	if isReady(node) {
+		c.unavailable = -1
+		delete(b.unavailable, node.Name)
 	}
 	b.add(node, c)
 }
