@@ -204,7 +204,7 @@ func (a *Agent) reboot(ctx context.Context, node *corev1.Node, current bool) (ag
 	}
 	// A stale cache may not show that somebody has given up on the reboot, and that Pods are running on the Node again.
 	if !current {
-		if inProgress, err := a.isInProgress(ctx, node); err != nil || !inProgress {
+		if inProgress, err := a.isStillInProgress(ctx, node); err != nil || !inProgress {
 			return a.RebootRetry, err
 		}
 	}
@@ -217,13 +217,14 @@ func (a *Agent) reboot(ctx context.Context, node *corev1.Node, current bool) (ag
 	return a.RebootRetry, nil
 }
 
-// isInProgress asks the API server whether a reboot that the cache shows is still in progress.
-func (a *Agent) isInProgress(ctx context.Context, cached *corev1.Node) (bool, error) {
+// isStillInProgress asks the API server whether a reboot that the cache shows is still in progress, and the Node still
+// cordoned: one that somebody uncordoned may have Pods that were not evicted.
+func (a *Agent) isStillInProgress(ctx context.Context, cached *corev1.Node) (bool, error) {
 	node, err := a.client.CoreV1().Nodes().Get(ctx, a.NodeName, metav1.GetOptions{})
 	if err != nil {
 		return false, ignoreNotFound(err)
 	}
-	return node.UID == cached.UID && PhaseOf(node) == InProgress &&
+	return node.UID == cached.UID && PhaseOf(node) == InProgress && node.Spec.Unschedulable &&
 		node.Annotations[InProgressAnnotation] == cached.Annotations[InProgressAnnotation], nil
 }
 

@@ -36,7 +36,7 @@ func TestNoRebootWithoutANewBootID(t *testing.T) {
 				node := w.node("node-00")
 				require.Equal(t, InProgress, PhaseOf(node))
 				require.True(t, node.Spec.Unschedulable)
-				require.Equal(t, []string{"The machine has not started with another boot ID for 10m0s; the Node stays cordoned and keeps its slot"}, w.told("node-00", "RebootTimeout"))
+				require.Equal(t, []string{"The machine has not started with another boot ID for 10m0s; the Node keeps its slot"}, w.told("node-00", "RebootTimeout"))
 				require.Equal(t, Needed, PhaseOf(w.node("node-01")))
 				w.locked(func() {
 					assert.Greater(t, m.asked, 1, "it is asked again")
@@ -378,5 +378,69 @@ func TestSentinelFailsAfterTheReboot(t *testing.T) {
 		require.NoError(t, os.Remove(broken))
 		advance(time.Hour)
 		require.Equal(t, 1, w.machines["node-00"].boots())
+	})
+}
+
+// Somebody uncordons a Node whose machine has not gone down yet, so it has Pods again. It is not rebooted under them.
+func TestUncordonedDuringTheReboot(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.machines["node-00"].broken = true
+		w.startController(0)
+		w.request("node-00")
+		advance(time.Minute)
+		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		w.edit("node-00", func(node *corev1.Node) { node.Spec.Unschedulable = false })
+		w.addPod("db", "node-00")
+		asked := w.machines["node-00"].timesAsked()
+		advance(time.Hour)
+		require.Equal(t, asked, w.machines["node-00"].timesAsked())
+		require.Equal(t, []string{"db"}, w.pods("node-00"))
+		require.Len(t, w.told("node-00", "Uncordoned"), 1)
+
+		w.machines["node-00"].broken = false
+		w.edit("node-00", func(node *corev1.Node) { node.Spec.Unschedulable = true })
+		w.removePod("db", "db@node-00")
+		advance(10 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
+// A sentinel still asks for the reboot that was cancelled without "kubectl reboot cancel": the Node is not drained again.
+func TestCancelWithASentinel(t *testing.T) {
+	for annotation, phase := range map[string]Phase{NeededAnnotation: Draining, InProgressAnnotation: InProgress} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.agent.Sentinel = &Sentinel{Command: []string{"true"}, Interval: time.Minute}
+			w.addMachines(1)
+			w.machines["node-00"].broken = true
+			w.addPod("db", "node-00")
+			w.protect("db", phase == Draining)
+			w.startController(0)
+			advance(time.Minute)
+			require.Equal(t, phase, PhaseOf(w.node("node-00")))
+			w.annotate("node-00", annotation, "-")
+			advance(time.Hour)
+			node := w.node("node-00")
+			require.Equal(t, Idle, PhaseOf(node))
+			require.False(t, node.Spec.Unschedulable)
+			require.Len(t, w.told("node-00", "RebootAdmitted"), 1)
+		})
+	}
+}
+
+// A machine that does not reboot is worth a Warning at each attempt, although its boot ID is the same.
+func TestEachRebootThatTakesTooLong(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.machines["node-00"].broken = true
+		w.startController(0)
+		for attempt := range 2 {
+			w.request("node-00")
+			advance(time.Hour)
+			require.Len(t, w.told("node-00", "RebootTimeout"), attempt+1)
+			w.annotate("node-00", InProgressAnnotation, "-")
+			advance(time.Minute)
+			require.Equal(t, Idle, PhaseOf(w.node("node-00")))
+		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// settleInterval is the time between two looks at a ledger with entries of Nodes that were not admitted. Any change of such a
+// Node frees its slot, such as a heartbeat, which is no reason to decide again otherwise.
+const settleInterval = 30 * time.Second
+
 // admission is the key of the decision which Nodes to admit. All other keys are names of Nodes.
 const admission = ""
 
@@ -48,7 +53,8 @@ type Controller struct {
 
 	recorder    events.EventRecorder
 	broadcaster events.EventBroadcaster
-	told        *told // the last Events about each Node, which are not repeated
+	told        *told                // the last Events about each Node, which are not repeated
+	refused     map[string]time.Time // see [State.Refused]; of the worker that decides
 	metrics     *metrics
 	ready       atomic.Bool
 }
@@ -72,6 +78,7 @@ func New(ctx context.Context, client kubernetes.Interface, options Options) (*Co
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes"}),
 		broadcaster: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
 		told:        newTold(),
+		refused:     map[string]time.Time{},
 	}
 	c.lister = c.nodes.Lister()
 	c.metrics = newMetrics(c.lister)
@@ -204,6 +211,7 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 // admit admits as many Nodes as there are free slots. again is the delay until the decision may change without an event; 0
 // if it cannot.
 func (c *Controller) admit(ctx context.Context) (again time.Duration, err error) {
+	maps.DeleteFunc(c.refused, func(_ string, retry time.Time) bool { return !time.Now().Before(retry) })
 	nodes, err := c.lister.List(labels.Everything())
 	if err != nil {
 		return 0, err
@@ -233,9 +241,18 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 			return 0, err
 		}
 	}
+	unsettled := slices.ContainsFunc(unfinished, func(node *corev1.Node) bool { return !slices.Contains(admitted, node) })
 	var errs []error
 	for _, node := range admitted {
-		errs = append(errs, c.startDrain(ctx, node))
+		if err := c.startDrain(ctx, node); isRefused(err) {
+			c.refuse(ctx, node, err)
+			unsettled = true
+		} else {
+			errs = append(errs, err)
+		}
+	}
+	if unsettled && (again == 0 || again > settleInterval) {
+		again = settleInterval
 	}
 	return again, utilerrors.NewAggregate(errs)
 }
@@ -243,7 +260,7 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 // decide calls admit for each Node that may be admitted, and reports whether there is any. again is the delay until the
 // decision may change without an event; 0 if it cannot.
 func (c *Controller) decide(state State, admit func(*corev1.Node)) (again time.Duration, any bool) {
-	state.Now, state.Blockers = time.Now(), c.blocking()
+	state.Now, state.Blockers, state.Refused = time.Now(), c.blocking(), c.refused
 	for _, d := range Decide(state, c.Policy) {
 		switch {
 		case d.Reason == Admitted:
@@ -275,19 +292,15 @@ func (c *Controller) reconcile(ctx context.Context, name string) (again time.Dur
 	case phase == Draining && !node.Spec.Unschedulable:
 		return 0, c.cordonAgain(ctx, node)
 	case phase == Draining:
-		return c.drain(ctx, node)
+		return c.drain(ctx, name)
 	case phase == Approved && !node.Spec.Unschedulable:
 		return 0, c.cordonAgain(ctx, node)
 	case phase == Approved && since >= c.AgentTimeout:
 		return 0, c.giveUp(ctx, node, "AgentTimeout", fmt.Sprintf("the agent has not acted for %s", c.AgentTimeout))
 	case phase == Approved:
 		return c.AgentTimeout - since, nil
-	case phase == InProgress && since >= c.RebootTimeout:
-		c.tell(node, corev1.EventTypeWarning, "RebootTimeout", "Reboot", node.Annotations[InProgressAnnotation],
-			"The machine has not started with another boot ID for %s; the Node stays cordoned and keeps its slot", c.RebootTimeout)
-		return 0, nil
 	case phase == InProgress:
-		return c.RebootTimeout - since, nil
+		return c.awaitReboot(node, since), nil
 	case phase == Cancelled:
 		return 0, c.cancel(ctx, node)
 	}

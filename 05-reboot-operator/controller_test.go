@@ -1,6 +1,7 @@
 package reboot
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -333,6 +335,7 @@ func TestADrainThatCannotBeLookedAt(t *testing.T) {
 		w.request("node-00")
 		advance(9 * time.Minute)
 		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, []string{"list the Pods of Node node-00: Internal error occurred: out of order"}, w.told("node-00", "EvictionFailed"))
 		advance(2 * time.Minute)
 		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
 		require.Equal(t, []string{"Not rebooted; next attempt in 5m0s: the drain took longer than 10m0s: list the Pods of Node node-00: Internal error occurred: out of order"},
@@ -585,8 +588,31 @@ func TestABlockingPodThatComesLate(t *testing.T) {
 		advance(5 * time.Minute)
 		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
 		require.Equal(t, []string{"migration", "web"}, w.pods("node-00"))
-		require.Equal(t, []string{"cannot delete Pods that block the reboot: shop/migration"}, w.told("node-00", "DrainWaiting"))
+		require.Equal(t, []string{"Pod shop/migration blocks the reboot"}, w.told("node-00", "DrainWaiting"))
 		w.removePod("migration", "migration@node-00")
+		advance(2 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
+// A DaemonSet's Pod, which a drain leaves alone, may come to a Node that is cordoned, and must not be interrupted either.
+func TestABlockingPodOfADaemonSet(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		selector, err := labels.Parse("app=firmware")
+		require.NoError(t, err)
+		w.options.BlockingPods = selector
+		w.addMachines(1)
+		w.addPod("web", "node-00")
+		w.startController(0)
+		w.request("node-00")
+		advance(time.Second)
+		w.create(appsv1.SchemeGroupVersion.WithResource("daemonsets"), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "firmware"}})
+		firmware := newPod("firmware", "node-00")
+		firmware.OwnerReferences[0].Kind, firmware.OwnerReferences[0].Name = "DaemonSet", "firmware"
+		w.create(podResource, firmware)
+		advance(5 * time.Minute)
+		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		w.removePod("firmware", firmware.UID)
 		advance(2 * time.Minute)
 		w.requireDone(1, "node-00")
 	})
@@ -610,9 +636,103 @@ func TestANodeThatWasEnteredButNotAdmitted(t *testing.T) {
 		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
 		require.Equal(t, Needed, PhaseOf(w.node("node-01")), "the other has the slot")
 		require.Equal(t, []string{"Not rebooting now: Pod shop/migration blocks it"}, w.told("node-00", "RebootRefused"))
+		w.edit("node-00", heartbeat) // no controller can admit the Node any more with what it has read
+		advance(10 * time.Minute)
+		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		w.requireDone(1, "node-01")
 		w.removePod("migration", "migration@node-00")
 		advance(10 * time.Minute)
 		w.requireDone(1, w.names()...)
+	})
+}
+
+// heartbeat changes what a kubelet writes every few minutes.
+func heartbeat(node *corev1.Node) {
+	for i := range node.Status.Conditions {
+		node.Status.Conditions[i].LastHeartbeatTime = metav1.Now()
+	}
+}
+
+// A controller that was allowed more enters Nodes in the ledger and stops. Its successor keeps to its own limit.
+func TestMoreNodesWereEnteredThanMayBeUnavailable(t *testing.T) {
+	for name, test := range map[string]struct {
+		most, entered int
+		down          bool // another Node is
+	}{
+		"the limit is lower now":                 {1, 3, false},
+		"another Node has become unready since":  {2, 2, true},
+		"every Node that was entered may reboot": {3, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.options.MaxUnavailable, w.most = intstr.FromInt(test.most), test.most
+				w.addMachines(4)
+				entries := map[string]string{}
+				for _, name := range w.names()[:test.entered] {
+					w.request(name)
+					entries[name] = w.node(name).ResourceVersion
+				}
+				text, err := json.Marshal(entries)
+				require.NoError(t, err)
+				w.create(configMapResource, &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.options.Ledger}, Data: map[string]string{slotsKey: string(text)},
+				})
+				if test.down {
+					w.machines["node-03"].setReady(corev1.ConditionUnknown)
+				}
+				w.startController(0)
+				advance(time.Minute)
+				for _, name := range w.names() {
+					w.edit(name, heartbeat)
+				}
+				advance(time.Hour)
+				w.requireDone(1, w.names()[:test.entered]...)
+			})
+		})
+	}
+}
+
+// A webhook does not let one Node be cordoned. The others have their turn.
+func TestANodeThatMustNotBeChanged(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(3)
+		controller := w.startController(0)
+		forbidden := true
+		controller.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if name := action.(clienttesting.PatchAction).GetName(); forbidden && name == "node-00" {
+				return true, nil, apierrors.NewForbidden(nodeResource.GroupResource(), name, errors.New("hands off"))
+			}
+			return false, nil, nil
+		})
+		w.request(w.names()...)
+		advance(time.Minute)
+		require.Len(t, w.told("node-00", "RebootRefused"), 1)
+		w.edit("node-00", heartbeat)
+		advance(10 * time.Minute)
+		w.requireDone(1, "node-01", "node-02")
+		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		forbidden = false
+		w.edit("node-00", heartbeat)
+		advance(10 * time.Minute)
+		w.requireDone(1, w.names()...)
+	})
+}
+
+// A controller whose cache is minutes behind still drains a Node that has been rebooted. The Pods that came since stay.
+func TestAStaleCacheEvictsNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachines(1)
+		w.addPod("before", "node-00")
+		w.startController(0)
+		w.startController(5 * time.Minute)
+		w.request("node-00")
+		advance(4 * time.Minute)
+		w.requireDone(1, "node-00")
+		w.addPod("after", "node-00")
+		evicted := w.evicted()
+		advance(10 * time.Minute)
+		require.Equal(t, evicted, w.evicted())
+		require.Equal(t, []string{"after"}, w.pods("node-00"))
 	})
 }
 

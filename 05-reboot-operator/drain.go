@@ -16,7 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
@@ -52,13 +52,6 @@ func newDrainer(client kubernetes.Interface, options Options) *drainer {
 func drainHelper(ctx context.Context, client kubernetes.Interface, options Options) *drain.Helper {
 	return &drain.Helper{
 		Ctx: ctx, Client: client, Force: options.DeleteUnmanagedPods,
-		// Usually a Node with a Pod that blocks reboots is not admitted. But one may come when the Node is about to be cordoned.
-		AdditionalFilters: []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
-			if options.BlockingPods != nil && !hasEnded(&pod) && options.BlockingPods.Matches(labels.Set(pod.Labels)) {
-				return drain.MakePodDeleteStatusWithError("Pods that block the reboot")
-			}
-			return drain.MakePodDeleteStatusOkay()
-		}},
 		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
 		// While a machine is off, no kubelet reports that its Pods have terminated.
 		SkipWaitForDeleteTimeoutSeconds: 60,
@@ -69,6 +62,12 @@ func drainHelper(ctx context.Context, client kubernetes.Interface, options Optio
 // step evicts the Pods that are still on a Node. It returns what the drain is waiting for, in a sentence, and when to call
 // it again; "" if there is nothing left to wait for. An error is worth a retry. In a dry run, nothing is evicted.
 func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting string, again time.Duration, err error) {
+	switch blocker, err := blockerOn(ctx, d.client, node, d.options); {
+	case err != nil:
+		return "", 0, err
+	case blocker != "":
+		return "Pod " + blocker + " blocks the reboot", evictionRetry, nil
+	}
 	helper := drainHelper(ctx, d.client, d.options)
 	helper.AdditionalFilters = append(helper.AdditionalFilters, func(pod corev1.Pod) drain.PodDeleteStatus {
 		// If no other Node can take our own Pod, nobody would be left to end the drain. It is stopped with the machine.
@@ -79,7 +78,7 @@ func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting s
 	})
 	list, errs := helper.GetPodsForDeletion(node)
 	if list == nil {
-		return "", 0, fmt.Errorf("list the Pods of Node %s: %w", node, utilerrors.NewAggregate(errs))
+		return "", 0, fmt.Errorf("list the Pods of Node %s: %w", node, errors.Join(errs...))
 	}
 	if len(errs) > 0 { // Pods that must not be evicted
 		return utilerrors.NewAggregate(errs).Error(), evictionRetry, nil
@@ -105,6 +104,26 @@ func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting s
 	slices.Sort(refusals)
 	slices.Sort(others)
 	return strings.Join(append(refusals, others...), "; "), again, nil
+}
+
+// blockerOn returns the namespace and name of a Pod on a Node that must not be interrupted; "" for none. Usually such a Node is not admitted, but the Pod may
+// come when the Node is about to be cordoned, or later if it belongs to a DaemonSet.
+func blockerOn(ctx context.Context, client kubernetes.Interface, node string, options Options) (string, error) {
+	if options.BlockingPods == nil {
+		return "", nil
+	}
+	list, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		LabelSelector: options.BlockingPods.String(),
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return "", fmt.Errorf("list the Pods on Node %s that block reboots: %w", node, err)
+	}
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	return Blockers(pods)[node], nil
 }
 
 // evict evicts a Pod, unless that was tried a moment ago. The reason says why the Pod is still there; "" if it is gone.

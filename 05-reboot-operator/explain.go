@@ -143,11 +143,14 @@ func (v *View) explainInProgress(node *corev1.Node) []string {
 	since := timeOf(node, SinceAnnotation)
 	sentences := []string{fmt.Sprintf("The reboot of Node %s has been in progress since %s, and ends when its agent sees a boot ID other than %q.",
 		node.Name, v.at(since), node.Annotations[InProgressAnnotation])}
+	if !node.Spec.Unschedulable {
+		sentences = append(sentences, "Somebody uncordoned it; unless the machine is going down already, its agent does not reboot it until it is cordoned.")
+	}
 	if !isReady(node) {
 		sentences = append(sentences, "The Node is not ready: the machine is down, or still starting.")
 	}
 	if limit := v.Timeouts.Reboot; limit > 0 && !since.IsZero() && v.Now.Sub(since) >= limit {
-		return append(sentences, fmt.Sprintf("That is longer than --reboot-timeout %s: check the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.",
+		return append(sentences, fmt.Sprintf("That is longer than --reboot-timeout %s: check the machine. The Node keeps its slot; if the machine is gone for good, delete the Node.",
 			duration.HumanDuration(limit)))
 	}
 	return sentences

@@ -2,6 +2,7 @@ package reboot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,9 +20,15 @@ import (
 // allow their eviction; "" if there is nothing left to wait for. It evicts nothing. PodDisruptionBudgets that the caller may
 // not read are left out.
 func Remaining(ctx context.Context, client kubernetes.Interface, node string, options Options) (string, error) {
+	switch blocker, err := blockerOn(ctx, client, node, options); {
+	case err != nil:
+		return "", err
+	case blocker != "":
+		return "Pod " + blocker + ", which blocks the reboot", nil
+	}
 	list, errs := drainHelper(ctx, client, options).GetPodsForDeletion(node)
 	if list == nil {
-		return "", fmt.Errorf("list the Pods of Node %s: %w", node, utilerrors.NewAggregate(errs))
+		return "", fmt.Errorf("list the Pods of Node %s: %w", node, errors.Join(errs...))
 	}
 	if len(errs) > 0 { // Pods that must not be evicted
 		return "somebody to delete Pods that the drain does not evict: " + utilerrors.NewAggregate(errs).Error(), nil

@@ -286,7 +286,7 @@ func TestRemaining(t *testing.T) {
 	require.NoError(t, err)
 	got, err := reboot.Remaining(t.Context(), fake.NewClientset(pod("a", nil), pod("b", nil)), "n", reboot.Options{BlockingPods: selector})
 	require.NoError(t, err)
-	require.Equal(t, "somebody to delete Pods that the drain does not evict: cannot delete Pods that block the reboot: shop/a", got)
+	require.Equal(t, "Pod shop/a, which blocks the reboot", got)
 
 	client := fake.NewClientset(pod("a", nil), budget("keep", "a", 0))
 	client.PrependReactor("list", "poddisruptionbudgets", forbid)

@@ -19,7 +19,7 @@ const Prefix = "reboot.controllers.example.com/"
 // moment, so everything that its successor must know is in them.
 const (
 	// NeededAnnotation asks for a reboot. Its value says why, and may be empty. Until the Node has been drained, removing the
-	// annotation cancels the reboot.
+	// annotation cancels the reboot. On a Node that has not been admitted, a sentinel asks again; [Cancel] prevents that.
 	NeededAnnotation = Prefix + "reboot-needed"
 	// NowAnnotation tells the agent to reboot. The controller moves the value of NeededAnnotation here when the Node has
 	// been drained. Until the agent has acted on it, removing the annotation cancels the reboot.

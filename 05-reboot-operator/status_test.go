@@ -309,23 +309,27 @@ func TestExplain(t *testing.T) {
 		{name: "approved, uncordoned", node: statusNode("n", approved, admittedAt(0)), want: []string{
 			"Node n was drained, but somebody uncordoned it; it waits for the controller to cordon and drain it again.",
 		}},
-		{name: "in progress", node: notReady(statusNode("n", inProgress, sinceAt(time.Minute))), want: []string{
+		{name: "in progress", node: cordoned(notReady(statusNode("n", inProgress, sinceAt(time.Minute)))), want: []string{
 			`The reboot of Node n has been in progress since 2026-11-20T11:59:00Z (60s ago), and ends when its agent sees a boot ID other than "boot-0".`,
 			"The Node is not ready: the machine is down, or still starting.",
 		}},
-		{name: "overdue", node: statusNode("n", inProgress, sinceAt(time.Hour)), want: []string{
+		{name: "overdue", node: cordoned(statusNode("n", inProgress, sinceAt(time.Hour))), want: []string{
 			`The reboot of Node n has been in progress since 2026-11-20T11:00:00Z (60m ago), and ends when its agent sees a boot ID other than "boot-0".`,
-			"That is longer than --reboot-timeout 10m: check the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.",
+			"That is longer than --reboot-timeout 10m: check the machine. The Node keeps its slot; if the machine is gone for good, delete the Node.",
 		}},
-		{name: "as long as it may take", node: statusNode("n", inProgress, sinceAt(10*time.Minute)), want: []string{
+		{name: "as long as it may take", node: cordoned(statusNode("n", inProgress, sinceAt(10*time.Minute))), want: []string{
 			`The reboot of Node n has been in progress since 2026-11-20T11:50:00Z (10m ago), and ends when its agent sees a boot ID other than "boot-0".`,
-			"That is longer than --reboot-timeout 10m: check the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.",
+			"That is longer than --reboot-timeout 10m: check the machine. The Node keeps its slot; if the machine is gone for good, delete the Node.",
 		}},
-		{name: "in progress, since an unknown time", node: statusNode("n", inProgress), want: []string{
+		{name: "in progress, since an unknown time", node: cordoned(statusNode("n", inProgress)), want: []string{
 			`The reboot of Node n has been in progress since an unknown time, and ends when its agent sees a boot ID other than "boot-0".`,
 		}},
-		{name: "in progress, without a known timeout", node: statusNode("n", inProgress, sinceAt(time.Hour)), change: func(v *reboot.View) { v.Timeouts = reboot.Timeouts{} }, want: []string{
+		{name: "in progress, without a known timeout", node: cordoned(statusNode("n", inProgress, sinceAt(time.Hour))), change: func(v *reboot.View) { v.Timeouts = reboot.Timeouts{} }, want: []string{
 			`The reboot of Node n has been in progress since 2026-11-20T11:00:00Z (60m ago), and ends when its agent sees a boot ID other than "boot-0".`,
+		}},
+		{name: "in progress, uncordoned", node: statusNode("n", inProgress, sinceAt(time.Minute)), want: []string{
+			`The reboot of Node n has been in progress since 2026-11-20T11:59:00Z (60s ago), and ends when its agent sees a boot ID other than "boot-0".`,
+			"Somebody uncordoned it; unless the machine is going down already, its agent does not reboot it until it is cordoned.",
 		}},
 		{name: "cancelled", node: cordoned(statusNode("n", admittedAt(0))), want: []string{
 			"The reboot of Node n was cancelled after it had been admitted; it keeps its slot until the controller has uncordoned it.",

@@ -30,12 +30,37 @@ func (c *Controller) startDrain(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// drain moves a Node from Draining to Approved, or back to Needed if that takes too long.
-func (c *Controller) drain(ctx context.Context, node *corev1.Node) (again time.Duration, err error) {
+// isRefused reports whether the API server will answer the same request in the same way: a policy or a webhook forbids it.
+func isRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// refuse puts off a Node that the API server did not let us admit, so that the others have their turn.
+func (c *Controller) refuse(ctx context.Context, node *corev1.Node, err error) {
+	c.refused[node.Name] = time.Now().Add(c.RetryInterval)
+	klog.FromContext(ctx).Error(err, "Refused, trying again later", "node", node.Name, "after", c.RetryInterval)
+	c.tell(node, corev1.EventTypeWarning, "RebootRefused", "Admit", err.Error(), "Not rebooting now: %s", oneLine(err))
+}
+
+// drain moves a Node from Draining to Approved, or back to Needed if that takes too long. The cache may be stale, and show a
+// Node that has been rebooted since. And a Node that was uncordoned for a moment may have new Pods. So the order matters: read
+// the Node, check that it is cordoned and not rebooted yet, evict its Pods, and, if there are none, approve the reboot on the
+// condition that the Node has not changed since it was read.
+func (c *Controller) drain(ctx context.Context, name string) (again time.Duration, err error) {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read Node %s: %w", name, err)
+	}
+	if PhaseOf(node) != Draining || !node.Spec.Unschedulable {
+		return 0, nil // the watch delivers this version, and its handler requeues the Node
+	}
 	left := c.DrainTimeout - time.Since(timeOf(node, AdmittedAnnotation))
 	overdue := left <= 0
 	// The time may have passed while no controller was running. Pods of a Node that will not be rebooted are left alone.
-	waiting, again, err := c.drainer.step(ctx, node.Name, overdue)
+	waiting, again, err := c.drainer.step(ctx, name, overdue)
 	switch {
 	case overdue && err != nil:
 		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, oneLine(err)))
@@ -52,35 +77,37 @@ func (c *Controller) drain(ctx context.Context, node *corev1.Node) (again time.D
 		}
 		return min(again, left), nil
 	}
-	return c.approve(ctx, node.Name, overdue)
+	return 0, c.approve(ctx, node)
 }
 
 // oneLine returns the text of an error that may be several: those of different Pods.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// approve tells the agent to reboot. A Node that was uncordoned for a moment may have new Pods, so the order matters: read the
-// Node, check that it is cordoned and empty, and write on the condition that it has not changed since it was read.
-func (c *Controller) approve(ctx context.Context, name string, overdue bool) (again time.Duration, err error) {
-	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read Node %s: %w", name, err)
-	}
-	if PhaseOf(node) != Draining || !node.Spec.Unschedulable {
-		return 0, nil // the watch delivers this version, and its handler requeues the Node
-	}
-	if waiting, again, err := c.drainer.step(ctx, name, overdue); err != nil || waiting != "" {
-		return again, err
-	}
+// approve tells the agent to reboot a Node that has been drained.
+func (c *Controller) approve(ctx context.Context, node *corev1.Node) error {
 	approved := newChange().remove(NeededAnnotation).set(NowAnnotation, node.Annotations[NeededAnnotation]).
 		set(SinceAnnotation, formatTime(time.Now()))
 	if _, err := write(ctx, c.client, node, approved); err != nil {
-		return 0, ignoreNotFound(err)
+		return ignoreNotFound(err)
 	}
 	klog.FromContext(ctx).Info("Drained, the agent may reboot")
-	return 0, nil
+	return nil
+}
+
+// awaitReboot warns about a reboot that takes long. Only the agent can tell whether the machine has rebooted, so nothing is
+// changed here: not even if somebody uncordoned the Node, because the machine may be going down already.
+func (c *Controller) awaitReboot(node *corev1.Node, since time.Duration) (again time.Duration) {
+	attempt := node.Annotations[InProgressAnnotation] + node.Annotations[SinceAnnotation]
+	if !node.Spec.Unschedulable {
+		c.tell(node, corev1.EventTypeWarning, "Uncordoned", "Reboot", attempt,
+			"Somebody uncordoned the Node during its reboot; unless the machine is going down already, the agent does not reboot it until it is cordoned")
+	}
+	if since < c.RebootTimeout {
+		return c.RebootTimeout - since
+	}
+	c.tell(node, corev1.EventTypeWarning, "RebootTimeout", "Reboot", attempt,
+		"The machine has not started with another boot ID for %s; the Node keeps its slot", c.RebootTimeout)
+	return 0
 }
 
 // cordonAgain drains a Node again that somebody uncordoned before it was rebooted.
@@ -114,9 +141,14 @@ func (c *Controller) giveUp(ctx context.Context, node *corev1.Node, reason, mess
 	return nil
 }
 
-// cancel frees the slot of a Node whose reboot was cancelled.
+// cancel frees the slot of a Node whose reboot was cancelled. Its sentinel may still ask for one, and is ignored as after
+// "kubectl reboot cancel", or the Node would be drained again.
 func (c *Controller) cancel(ctx context.Context, node *corev1.Node) error {
-	if _, err := write(ctx, c.client, node, end(node, time.Now()).remove(FailuresAnnotation, RetryAfterAnnotation)); err != nil {
+	cancelled := end(node, time.Now()).remove(FailuresAnnotation, RetryAfterAnnotation)
+	if _, ignored := node.Annotations[SentinelIgnoredAnnotation]; !ignored {
+		cancelled = cancelled.set(SentinelIgnoredAnnotation, "cancelled")
+	}
+	if _, err := write(ctx, c.client, node, cancelled); err != nil {
 		return ignoreNotFound(err)
 	}
 	c.tell(node, corev1.EventTypeNormal, "RebootCancelled", "Reboot", node.ResourceVersion, "The request for a reboot was withdrawn")

@@ -328,7 +328,7 @@ At 2024-11-20T12:29:00Z, after --drain-timeout 30m, the controller gives up, unc
 `, ""},
 		{"in progress", []runtime.Object{ledger("default", `flags={"reboot-timeout":"10s"}`), lease(time.Hour)}, []string{"d"}, `The reboot of Node d has been in progress since 2024-11-20T11:59:40Z (20s ago), and ends when its agent sees a boot ID other than "99999999-2fa1-11d2-883f-0016d3cca427".
 The Node is not ready: the machine is down, or still starting.
-That is longer than --reboot-timeout 10s: check the machine. The Node keeps its slot and stays cordoned; if the machine is gone for good, delete the Node.
+That is longer than --reboot-timeout 10s: check the machine. The Node keeps its slot; if the machine is gone for good, delete the Node.
 `, ""},
 		{"flags of another version", []runtime.Object{ledger("default", `flags={"max-unavailable":"50%","unknown":"1","drain-timeout":"soon"}`)}, []string{"f"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
 It is number 1 of the 2 Nodes that wait.
