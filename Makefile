@@ -51,15 +51,15 @@ env: ## Point a terminal at it: eval "$(make -s env)"
 	@$(workshop) env
 
 .PHONY: status
-status: ## Say whether it is running
+status: ## Say whether the cluster of "make up" is running
 	@$(workshop) status
 
 .PHONY: down
-down: ## Stop it, and keep its state
+down: ## Stop that cluster, and keep its state
 	@$(workshop) down
 
 .PHONY: reset
-reset: ## Stop it, and delete its state
+reset: ## Stop that cluster, and delete its state
 	@$(workshop) reset
 
 # The cluster is created and deleted by a process of its own, so it is also deleted if the tests hang or are killed.
@@ -166,7 +166,8 @@ survivors = $(or $(filter 0$(or $(LESSON),3)-%,$(wildcard 0*/test/survivors.txt)
 
 # Gremlins makes the changes. It runs the tests of one package at a time; they need no cluster.
 .PHONY: mutation
-mutation: ## Change a lesson's code, one operator at a time, and see whether its tests fail
+mutation: ## Mutation testing: change one Go operator at a time, and see whether the
+##  lesson's tests fail
 ##  LESSON=3: which; MUTATION="--only controller.go": flags
 	@cd tools/gremlins && GOWORK=off go build -o ../../.workshop/bin/ tool
 	@cd harness && GOWORK=off go build -o ../.workshop/bin/ ./cmd/mutation

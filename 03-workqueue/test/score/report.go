@@ -85,7 +85,7 @@ func markdown(r results) string {
 		}
 		line(cells...)
 	}
-	say("\n- Lesson 1 makes four requests per pass, which return all Nodes and all Pods. The API server compresses a")
+	say("\n- Lesson 1 makes four requests per iteration, which return all Nodes and all Pods. The API server compresses a")
 	say("  response of more than 128 KB, so more Pods may be fewer bytes on the wire, but not less work.")
 	say("- Lessons 2 and 3 make no requests. All they receive, with any number of Pods, is bookmarks: about once a")
 	say("  minute, a watch delivers the current resourceVersion.")
