@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -107,7 +108,7 @@ func Up(ctx context.Context, o Options) (c *Cluster, err error) {
 		return nil, fmt.Errorf("list the kind clusters: %w", c.engine.explain(err))
 	}
 	if slices.Contains(names, o.Name) {
-		if err := c.requireOurs(); err != nil {
+		if err := c.requireOurs(ctx); err != nil {
 			return nil, err
 		}
 		err = c.provider.ExportKubeConfig(o.Name, o.kubeconfig(), false)
@@ -146,19 +147,21 @@ func open(ctx context.Context, o Options) (*Cluster, error) {
 
 // requireOurs returns an error unless Up has created the cluster that exists. Up then left a kubeconfig, with the certificate
 // of the cluster's own authority, or empty if it was killed before the cluster was complete. While the cluster's containers
-// are stopped, its certificate cannot be read, and the file's existence has to do.
-func (c *Cluster) requireOurs() error {
+// are stopped, its certificate cannot be read. Then, and if the file is empty, the cluster must not be much younger than it.
+func (c *Cluster) requireOurs(ctx context.Context) error {
 	ours, err := clientcmd.LoadFromFile(c.Kubeconfig)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		return fmt.Errorf("read the kubeconfig of kind cluster %q: %w", c.ID, err)
-	case len(ours.Clusters) == 0:
-		return nil
 	default:
 		text, err := c.provider.KubeConfig(c.ID, true)
-		if err != nil {
-			return nil
+		if err != nil || len(ours.Clusters) == 0 {
+			younger, err := c.isYounger(ctx)
+			if err != nil || !younger {
+				return err
+			}
+			break
 		}
 		theirs, err := clientcmd.Load([]byte(text))
 		if err != nil {
@@ -170,6 +173,28 @@ func (c *Cluster) requireOurs() error {
 	}
 	return fmt.Errorf("kind cluster %[1]q was not created from this directory, and was not touched; set %[2]s to another name, or delete it: %[3]s rm --force $(%[3]s ps --all --quiet --filter label=io.x-k8s.kind.cluster=%[1]s)",
 		c.ID, NameVariable, c.engine.command)
+}
+
+// isYounger reports whether the cluster was created long after the kubeconfig. Kind pulls its image in between.
+func (c *Cluster) isYounger(ctx context.Context) (bool, error) {
+	const pull = time.Hour
+	mark, err := os.Stat(c.Kubeconfig)
+	if err != nil {
+		return false, err
+	}
+	containers, err := c.provider.ListInternalNodes(c.ID)
+	if err != nil || len(containers) == 0 {
+		return false, err
+	}
+	text, err := c.engine.run(ctx, "inspect", containers[0].String())
+	if err != nil {
+		return false, err
+	}
+	var inspected []struct{ Created time.Time }
+	if err := json.Unmarshal([]byte(text), &inspected); err != nil || len(inspected) == 0 {
+		return false, fmt.Errorf("find out when %s created container %s: %w", c.engine.name, containers[0], cmp.Or(err, errors.New("it is not there")))
+	}
+	return inspected[0].Created.After(mark.ModTime().Add(pull)), nil
 }
 
 // authority returns the certificate of the authority of a kubeconfig's only cluster.
@@ -290,7 +315,7 @@ func Delete(ctx context.Context, o Options) (existed bool, err error) {
 	}
 	existed = slices.Contains(names, o.Name)
 	if existed {
-		if err := c.requireOurs(); err != nil {
+		if err := c.requireOurs(ctx); err != nil {
 			return false, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
@@ -127,14 +128,17 @@ func TestClustersOfOthersAreNotTouched(t *testing.T) {
 	for name, c := range map[string]struct {
 		kubeconfig string // which an earlier command has left; "-" for none
 		container  string // what reading the cluster's own kubeconfig does
+		age        time.Duration
 		ours       bool
 	}{
-		"none of that name was created here":         {"-", running, false},
-		"another one of that name was":               {kubeconfig("ours"), running, false},
-		"it was":                                     {kubeconfig("theirs"), running, true},
-		"it was, and its containers are stopped":     {kubeconfig("theirs"), stopped, true},
-		"it was, by a command that was killed":       {"", running, true},
-		"it was not, and its containers are stopped": {"-", stopped, false},
+		"none of that name was created here":                       {"-", running, 0, false},
+		"another one of that name was":                             {kubeconfig("ours"), running, 0, false},
+		"it was":                                                   {kubeconfig("theirs"), running, 0, true},
+		"it was, and its containers are stopped":                   {kubeconfig("theirs"), stopped, time.Hour, true},
+		"it was, by a command that was killed":                     {"", running, -10 * time.Minute, true},
+		"it was not, and its containers are stopped":               {"-", stopped, 0, false},
+		"another one was, and the containers of this are stopped":  {kubeconfig("ours"), stopped, -24 * time.Hour, false},
+		"another one was to be, by a command that was then killed": {"", running, -24 * time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Dir: t.TempDir(), Name: "workshop"}
@@ -144,6 +148,7 @@ func TestClustersOfOthersAreNotTouched(t *testing.T) {
 "ps -a "*.Label*) echo workshop ;;
 "ps -a "*) echo workshop-control-plane ;;
 inspect*role*) echo control-plane ;;
+"inspect workshop-control-plane") echo '[{"Created": "` + time.Now().Add(-c.age).Format(time.RFC3339Nano) + `"}]' ;;
 exec*admin.conf) ` + c.container + ` ;;
 *) echo "$*" >> ` + changed + `; exit 1
 esac`)})
