@@ -32,6 +32,7 @@ import (
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/machine"
 	"example.com/controllers/harness/play"
+	"example.com/controllers/harness/proc"
 )
 
 // Label marks the namespaces that were created for a lesson. Its value is the lesson's directory.
@@ -165,7 +166,8 @@ func (s *Stage) RequireNodes(ctx context.Context, count int) error {
 const openLimit = 2 * time.Minute
 
 // Open creates the lesson's namespace. It first deletes one that an earlier run of the lesson has left, which takes at most
-// two minutes. A namespace of that name that no lesson created is an error, and is not touched.
+// two minutes. A namespace of that name that no lesson created is an error, and so is an object of the manifests that
+// exists without the namespace. They are not touched.
 func (s *Stage) Open(ctx context.Context) error {
 	namespace, err := s.client.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
 	switch {
@@ -180,6 +182,15 @@ func (s *Stage) Open(ctx context.Context) error {
 		}
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("get namespace %s: %w", s.Namespace, err)
+	default:
+		found, err := s.kubectl(ctx, "get", "-k", "manifests", "--ignore-not-found", "--output", "name")
+		if err != nil {
+			return err
+		}
+		if names := strings.Fields(string(found)); len(names) > 0 {
+			return fmt.Errorf("on %s there is already %s, which the lesson did not create; it was not touched. Play the lesson on another cluster",
+				s.Cluster.Name, strings.Join(names, ", "))
+		}
 	}
 	_, err = s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: s.Namespace, Labels: map[string]string{Label: s.Lesson.Name()},
@@ -198,10 +209,11 @@ func (s *Stage) Clean(ctx context.Context) error {
 	return s.AwaitGone(ctx)
 }
 
-// Delete deletes the namespace and the objects of the lesson's manifests. It returns when the API server has accepted the
-// deletions; the namespace may not be gone yet. A deletion of the namespace that fails is retried until ctx ends, unless
-// it is forbidden.
+// Delete deletes the objects of the lesson's manifests, and then the namespace, which shows until then that they are the
+// lesson's. It returns when the API server has accepted the deletions; the namespace may not be gone yet. A deletion of the
+// namespace that fails is retried until ctx ends, unless it is forbidden.
 func (s *Stage) Delete(ctx context.Context) error {
+	_, manifestsErr := s.kubectl(ctx, "delete", "-k", "manifests", "--ignore-not-found", "--wait=false")
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		err := s.client.CoreV1().Namespaces().Delete(ctx, s.Namespace, metav1.DeleteOptions{})
@@ -222,8 +234,7 @@ func (s *Stage) Delete(ctx context.Context) error {
 			err = fmt.Errorf("%w (%w)", err, context.Cause(ctx))
 		}
 	}
-	_, manifestsErr := s.kubectl(ctx, "delete", "-k", "manifests", "--ignore-not-found", "--wait=false")
-	return errors.Join(err, manifestsErr)
+	return errors.Join(manifestsErr, err)
 }
 
 // AwaitGone waits until the namespace is gone.
@@ -297,11 +308,12 @@ func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Resul
 	return result, recording.History(), err
 }
 
-// kubectl runs kubectl in the lesson's directory and returns its output.
+// kubectl runs kubectl in the lesson's directory and returns its output. Ctrl-C does not reach it: a clean-up goes on.
 func (s *Stage) kubectl(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.Cluster.Kubectl, "kubectl"), args...)
 	cmd.Dir = s.Lesson.Dir
 	cmd.Env = append(os.Environ(), s.Cluster.Env(s.scratch)...)
+	proc.Group(cmd)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -4,6 +4,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,4 +72,16 @@ func TestRequireNodes(t *testing.T) {
 	require.NoError(t, stage.RequireNodes(t.Context(), 0))
 	require.NoError(t, stage.RequireNodes(t.Context(), 1))
 	require.ErrorContains(t, stage.RequireNodes(t.Context(), 500), "lesson 7 needs 500 simulated nodes, and "+c.Name+" has ")
+}
+
+// Ctrl-C in the terminal must not end kubectl in the middle of a clean-up.
+func TestKubectlHasAProcessGroupOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte("#!/bin/sh\nps -o pgid= -p $$\n"), 0o700))
+	s := &Stage{Lesson: Lesson{Dir: dir}, Cluster: &cluster.Cluster{Kubectl: dir}}
+	out, err := s.kubectl(t.Context())
+	require.NoError(t, err)
+	group, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	require.NoError(t, err)
+	require.NotEqual(t, syscall.Getpgrp(), group)
 }

@@ -333,6 +333,16 @@ func TestLessonOnAContext(t *testing.T) {
 	require.Contains(t, out, "that the lesson did not create; it was not touched")
 	_, err = r.kubectl("delete", "namespace", r.namespace)
 	require.NoError(t, err)
+
+	// Nor an object outside of a namespace.
+	_, err = r.kubectl("create", "clusterrole", r.namespace+"-role", "--verb=get", "--resource=pods")
+	require.NoError(t, err)
+	out, status = r.workshop("", append(lesson, "--yes")...)
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "there is already clusterrole.rbac.authorization.k8s.io/"+r.namespace+"-role, which the lesson did not create; it was not touched")
+	_, err = r.kubectl("delete", "clusterrole", r.namespace+"-role")
+	require.NoError(t, err)
+	gone()
 	r.requireNothingLeft()
 }
 
