@@ -3,6 +3,7 @@ package repository
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -138,6 +139,18 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	require.NotZero(t, local)
+}
+
+// On macOS, wc pads its counts with spaces. So a page shows no such count, and compares none in quotes.
+func TestCountsOfLinesAreNotPadded(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	padded := regexp.MustCompile(`(?m)^\$ .*(wc -l$|"\$\([^)]*wc -l)`)
+	for _, page := range pages(t, root) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		require.Empty(t, padded.FindAllString(string(text), -1), page)
+	}
 }
 
 // The glossary's terms are in alphabetical order.
