@@ -78,7 +78,7 @@ func run(ctx context.Context) error {
 		cloud, err = neutron.Connect(ctx)
 	}
 	if err == nil {
-		// Metrics and health are served only afterwards, so it must not take as long as the liveness probe waits.
+		// Metrics and health are served only afterwards, so it must not take as long as the startup probe waits.
 		checkCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		err = cloud.Check(checkCtx)
 		cancel()
