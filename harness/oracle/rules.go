@@ -17,7 +17,7 @@ import (
 //
 // Its variables are a list of objects for each watched resource, by plural ("pods"); now, a timestamp; and, in an
 // invariant, change, with the fields type ("ADDED", "MODIFIED" or "DELETED"), resource, object, and old, which is an empty
-// object for ADDED.
+// object for ADDED. A rule that names change is not checked in the first state after a gap, see [Change.Relisted].
 type Condition struct {
 	Rule string `json:"rule"` // an expression that is true while the condition holds
 	// Message is an expression of type string that says what is wrong. Without it, the rule is shown.
@@ -33,6 +33,7 @@ type Rules struct {
 type rule struct {
 	Condition
 	holds, message cel.Program // message may be nil
+	namesChange    bool        // the rule does
 }
 
 // NewRules compiles conditions on these resources. Its error names the condition that is malformed.
@@ -52,11 +53,11 @@ func NewRules(resources []string, conditions []Condition) (*Rules, error) {
 	r := &Rules{resources: resources}
 	for _, c := range conditions {
 		compiled := rule{Condition: c}
-		if compiled.holds, err = compile(env, c.Rule, cel.BoolType); err != nil {
+		if compiled.holds, compiled.namesChange, err = compile(env, c.Rule, cel.BoolType); err != nil {
 			return nil, fmt.Errorf("rule %q: %w", c.Rule, err)
 		}
 		if c.Message != "" {
-			if compiled.message, err = compile(env, c.Message, cel.StringType); err != nil {
+			if compiled.message, _, err = compile(env, c.Message, cel.StringType); err != nil {
 				return nil, fmt.Errorf("message %q: %w", c.Message, err)
 			}
 		}
@@ -65,15 +66,19 @@ func NewRules(resources []string, conditions []Condition) (*Rules, error) {
 	return r, nil
 }
 
-func compile(env *cel.Env, text string, want *cel.Type) (cel.Program, error) {
-	ast, issues := env.Compile(text)
+func compile(env *cel.Env, text string, want *cel.Type) (program cel.Program, namesChange bool, err error) {
+	checked, issues := env.Compile(text)
 	if err := issues.Err(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if is := ast.OutputType(); !is.IsExactType(want) && !is.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("it has type %s, but must have type %s", is, want)
+	if is := checked.OutputType(); !is.IsExactType(want) && !is.IsExactType(cel.DynType) {
+		return nil, false, fmt.Errorf("it has type %s, but must have type %s", is, want)
 	}
-	return env.Program(ast)
+	for _, reference := range checked.NativeRep().ReferenceMap() {
+		namesChange = namesChange || reference.Name == "change"
+	}
+	program, err = env.Program(checked)
+	return program, namesChange, err
 }
 
 // Violation is a rule that does not hold in a state.
@@ -103,6 +108,9 @@ func (r *Rules) Check(state State, change *Change) *Violation {
 		}
 	}
 	for _, rule := range r.rules {
+		if rule.namesChange && change != nil && change.Relisted {
+			continue
+		}
 		holds, _, err := rule.holds.Eval(values)
 		if err == nil && holds.Value() == true {
 			continue
@@ -123,7 +131,7 @@ func (r *Rules) Check(state State, change *Change) *Violation {
 // errViolated ends a walk through the states.
 var errViolated = errors.New("violated")
 
-// CheckAll checks the rules in every state, and returns the first violation with the change that led to it, or nil.
+// CheckAll checks the rules in every state that [States.Each] visits, and returns the first violation with the change that led to it, or nil.
 func (r *Rules) CheckAll(s *States) (violation *Violation, change Change) {
 	_ = s.Each(func(state State, c Change) error {
 		violation, change = r.Check(state, &c), c

@@ -175,6 +175,42 @@ func TestCheckAll(t *testing.T) {
 	}
 }
 
+// After a gap, the state is known again, but not how it came about.
+func TestCheckAllAfterAGap(t *testing.T) {
+	w := newWorld(t)
+	w.put("pods", "old")
+	s := w.watch("pods")
+	w.askedFor("watch pods from 11", 1)
+	w.hold("pods")
+	w.remove("pods", "old")
+	w.put("pods", "new")
+	w.compact()
+	w.hold("pods")
+	w.cutWatches()
+	await(t, s, "the new Pod", func(state oracle.State) bool { return state["pods"]["new"] != nil })
+	for rule, holds := range map[string]bool{
+		"size(pods) == 1":                             true, // there never were two
+		"pods.all(p, p.metadata.name == 'old')":       false,
+		"change.type == 'MODIFIED'":                   true, // not checked
+		"size(pods) == 0 && change.type == 'DELETED'": true, // not checked
+	} {
+		t.Run(rule, func(t *testing.T) {
+			rules, err := oracle.NewRules([]string{"pods"}, []oracle.Condition{{Rule: rule}})
+			require.NoError(t, err)
+			violation, change := rules.CheckAll(s)
+			require.Equal(t, holds, violation == nil, message(violation))
+			require.Equal(t, "the first known state after the API server was restarted", change.String())
+		})
+	}
+	w.put("pods", "later")
+	seen(t, s, "pods", w.remove("pods", "later"))
+	rules, err := oracle.NewRules([]string{"pods"}, []oracle.Condition{{Rule: "change.type == 'ADDED'"}})
+	require.NoError(t, err)
+	violation, change := rules.CheckAll(s)
+	require.NotNil(t, violation, "changes after the gap are checked")
+	require.Equal(t, "DELETED pods later", change.String())
+}
+
 // A state is judged as of when it was.
 func TestNowOfAChangeIsItsTime(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -37,8 +37,19 @@ type Change struct {
 	Time     time.Time       // when the watch delivered it
 	name     string          // see Name
 	Old, New Object          // Old is nil for Added. New of Deleted is the last state
+	// Relisted says that the change was found after a gap, by comparing a list with what was known before. It may stand
+	// for several changes, and only the state after all changes of that list existed.
+	Relisted bool
 
-	version uint64
+	version uint64 // the resourceVersion of the list if it was relisted
+}
+
+// String says what changed: "DELETED pods frontend-x". For a change that was relisted, it says which state it led to.
+func (c Change) String() string {
+	if c.Relisted {
+		return "the first known state after the API server was restarted"
+	}
+	return fmt.Sprintf("%s %s %s", c.Type, c.Resource, c.Name())
 }
 
 // Name names the object, see [Scope].
@@ -60,6 +71,15 @@ func (s State) clone() State {
 		c[resource] = maps.Clone(objects)
 	}
 	return c
+}
+
+// apply changes the state.
+func (s State) apply(c Change) {
+	if c.Type == watch.Deleted {
+		delete(s[c.Resource], c.Name())
+	} else {
+		s[c.Resource][c.Name()] = c.New
+	}
 }
 
 // List returns the objects of a resource, sorted by name.
@@ -85,9 +105,15 @@ type States struct {
 	changed chan struct{} // closed and replaced at each change
 	failed  error
 	failing map[string]time.Time // since when the watch of a resource fails; none while it works
-	gaps    int
+	gaps    []gap
 	mark    int // index into changes from which Counts counts
 }
+
+// gap is a range of resourceVersions between which the objects of one resource are not known.
+type gap struct{ after, before uint64 }
+
+// includes reports whether the state at a resourceVersion is not known.
+func (g gap) includes(version uint64) bool { return g.after < version && version < g.before }
 
 // rootCA is the ConfigMap that the controller manager adds to every namespace, at some time.
 const rootCA = "kube-root-ca.crt"
@@ -169,32 +195,47 @@ func (s *States) catchUp(ctx context.Context, client dynamic.ResourceInterface, 
 	if err != nil {
 		return since, err
 	}
-	s.mu.Lock()
-	s.gaps++
-	before := maps.Clone(s.now[resource])
-	s.mu.Unlock()
-	for _, item := range list.Items {
-		key := s.scope.Key(item.Object)
-		old := before[key]
-		delete(before, key)
-		switch {
-		case old == nil:
-			s.add(watch.Added, resource, &item)
-		case field(old, "metadata", "resourceVersion") != item.GetResourceVersion():
-			s.add(watch.Modified, resource, &item)
-		}
-	}
-	for _, object := range before {
-		gone := (&unstructured.Unstructured{Object: object}).DeepCopy()
-		gone.SetResourceVersion(list.GetResourceVersion())
-		s.add(watch.Deleted, resource, gone)
-	}
+	after, _ := strconv.ParseUint(since, 10, 64) // both come from the API server
+	version, _ := strconv.ParseUint(list.GetResourceVersion(), 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if version, err := strconv.ParseUint(list.GetResourceVersion(), 10, 64); err == nil {
-		s.seen[resource] = max(s.seen[resource], version)
+	hasChanged := s.relist(resource, list.Items, version)
+	if !hasChanged {
+		after = version // so other resources' changes since then led to states that are known
 	}
+	s.gaps = append(s.gaps, gap{after, version})
+	s.seen[resource] = max(s.seen[resource], version)
+	s.notify()
 	return list.GetResourceVersion(), nil
+}
+
+// relist records in what a list differs from the latest state, all at the resourceVersion of the list. It reports whether
+// it does. An object that has another UID was deleted and created. It is called with s.mu.
+func (s *States) relist(resource string, items []unstructured.Unstructured, version uint64) (hasChanged bool) {
+	gone := maps.Clone(s.now[resource])
+	record := func(kind watch.EventType, object Object) {
+		hasChanged = true
+		s.record(Change{Type: kind, Resource: resource, New: object, Relisted: true, version: version})
+	}
+	for _, item := range items {
+		key := s.scope.Key(item.Object)
+		old := gone[key]
+		delete(gone, key)
+		switch {
+		case !s.scope.owns(resource, item.Object):
+		case old == nil:
+			record(watch.Added, item.Object)
+		case UID(old) != item.GetUID():
+			record(watch.Deleted, old)
+			record(watch.Added, item.Object)
+		case field(old, "metadata", "resourceVersion") != item.GetResourceVersion():
+			record(watch.Modified, item.Object)
+		}
+	}
+	for _, key := range sorted(gone) {
+		record(watch.Deleted, gone[key])
+	}
+	return hasChanged
 }
 
 // patience is how long a failing watch is retried.
@@ -231,7 +272,7 @@ func (s *States) recover(resource string) {
 func (s *States) Gaps() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gaps
+	return len(s.gaps)
 }
 
 func (s *States) add(kind watch.EventType, resource string, object *unstructured.Unstructured) {
@@ -242,18 +283,18 @@ func (s *States) add(kind watch.EventType, resource string, object *unstructured
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen[resource] = max(s.seen[resource], version)
-	if !s.scope.owns(resource, object.Object) {
-		return
+	if s.scope.owns(resource, object.Object) {
+		s.record(Change{Type: kind, Resource: resource, New: object.Object, version: version})
+		s.notify()
 	}
-	key := s.scope.Key(object.Object)
-	change := Change{Type: kind, Resource: resource, Time: time.Now(), Old: s.now[resource][key], New: object.Object, name: key, version: version}
-	if kind == watch.Deleted {
-		delete(s.now[resource], key)
-	} else {
-		s.now[resource][key] = object.Object
-	}
-	s.changes = append(s.changes, change)
-	s.notify()
+}
+
+// record completes a change to the latest state, and adds it. It is called with s.mu.
+func (s *States) record(c Change) {
+	c.Time, c.name = time.Now(), s.scope.Key(c.New)
+	c.Old = s.now[c.Resource][c.name]
+	s.now.apply(c)
+	s.changes = append(s.changes, c)
 }
 
 func (s *States) notify() {
@@ -292,23 +333,44 @@ func (s *States) Stop() {
 }
 
 // Each calls visit with the state after every change, in the order of resourceVersions, until it returns an error. The
-// state is valid during the call only.
+// state is valid during the call only. States in a gap are left out, of whatever resource: the first one after it comes
+// with a change that is Relisted.
 func (s *States) Each(visit func(State, Change) error) error {
 	s.mu.Lock()
-	state, changes := s.start.clone(), slices.Clone(s.changes)
+	state, changes, gaps := s.start.clone(), slices.Clone(s.changes), slices.Clone(s.gaps)
 	s.mu.Unlock()
-	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.version, b.version) })
-	for _, c := range changes {
-		if c.Type == watch.Deleted {
-			delete(state[c.Resource], c.Name())
-		} else {
-			state[c.Resource][c.Name()] = c.New
+	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Or(cmp.Compare(a.version, b.version), compareRelisted(a, b)) })
+	for i, c := range changes {
+		state.apply(c)
+		isPart := c.Relisted && i+1 < len(changes) && changes[i+1].version == c.version
+		if isPart || slices.ContainsFunc(gaps, func(g gap) bool { return g.includes(c.version) }) {
+			continue
 		}
 		if err := visit(state, c); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// compareRelisted orders changes with the same resourceVersion. A list shows what the change with its resourceVersion led
+// to, so that change comes after what was relisted.
+func compareRelisted(a, b Change) int {
+	switch {
+	case a.Relisted == b.Relisted:
+		return 0
+	case a.Relisted:
+		return -1
+	}
+	return 1
+}
+
+// Existed reports whether an object with this name, see [Scope], existed at any time, as far as is known.
+func (s *States) Existed(resource, name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, existed := s.start[resource][name]
+	return existed || slices.ContainsFunc(s.changes, func(c Change) bool { return c.Resource == resource && c.Name() == name })
 }
 
 // Before returns the names of the objects that existed when the recording started.

@@ -92,7 +92,7 @@ func (s *Scenario) judge(o *observation, namespace string) (failure *Failure, no
 
 // brokenRule is the failure of a run in which an invariant did not hold after a change.
 func brokenRule(v *oracle.Violation, change oracle.Change, namespace string) *Failure {
-	return &Failure{RuleBroken, causeOf(v, namespace), fmt.Sprintf("%s (%s %s %s)", unqualified(v.Message, namespace), change.Type, change.Resource, change.Name())}
+	return &Failure{RuleBroken, causeOf(v, namespace), fmt.Sprintf("%s (%s)", unqualified(v.Message, namespace), change)}
 }
 
 // judgeAgainst says what is wrong with a run, compared with runs without faults. Notes are what differs and may be right.

@@ -70,7 +70,8 @@ type Scenario struct {
 	// the namespace of objects that name none, "torture" by default.
 	Namespace string `json:"namespace,omitempty"`
 
-	// Invariants must hold in every state, in the order in which etcd committed them.
+	// Invariants must hold in every state, in the order in which etcd committed them. After a restart of the API server,
+	// those that name change are checked again from the second known state on.
 	Invariants []oracle.Condition `json:"invariants,omitempty"`
 	// MostTries is how often the controller may attempt the same write to one object between two steps. Default: any
 	// number.

@@ -17,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
-
-	"example.com/controllers/harness/oracle"
 )
 
 // watchLimit is how long our own watches may take to show what a step has changed.
@@ -206,12 +204,7 @@ func (r *run) notApplied(ctx context.Context, resource resource, ref Reference, 
 	if v, change := r.rules.invariants.CheckAll(r.states); v != nil {
 		return brokenRule(v, change, r.namespace) // it says more
 	}
-	existed := false
-	_ = r.states.Each(func(_ oracle.State, c oracle.Change) error {
-		existed = existed || c.Resource == resource.Resource && c.Name() == key
-		return nil
-	})
-	if !existed {
+	if !r.states.Existed(resource.Resource, key) {
 		return err
 	}
 	what := resource.Resource + " " + key
