@@ -113,8 +113,11 @@ func (x *exchange) refuse() error {
 	status := apierrors.NewGenericServerResponse(f.Refuse, x.in.Method,
 		schema.GroupResource{Group: x.record.Group, Resource: x.record.Resource}, x.record.Name, "", retry, false).Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	if f.Refuse == http.StatusGone {
+	switch f.Refuse {
+	case http.StatusGone:
 		status.Reason = metav1.StatusReasonExpired // clients look at it before they list again
+	case http.StatusConflict:
+		status.Reason = metav1.StatusReasonConflict // for a create too, whose object does not exist
 	}
 	status.Message = fmt.Sprintf("refused on purpose by the workshop's proxy (%s): %s", f, status.Message)
 	if x.proxy.outside != "" {

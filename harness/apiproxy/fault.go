@@ -35,7 +35,8 @@ type Match struct {
 // Late, Hang, Lost, Down, Kill, Crash, Stop, Freeze, Reboot, PowerCut, Watch) may be combined.
 type Effect struct {
 	// Refuse is the HTTP status, 400 to 599, that the proxy answers with, together with a matching Status object.
-	// The request does not reach the API server, unless Lost is LostReply.
+	// The request does not reach the API server, unless Lost is LostReply. The reason of a 409 is Conflict, also
+	// for a create: AlreadyExists would tell the client that the object exists.
 	Refuse int
 	// RetryAfter is the Retry-After header of a refusal with 429 or 5xx, rounded up to whole seconds. Without it,
 	// client-go does not retry by itself.

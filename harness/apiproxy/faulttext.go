@@ -22,7 +22,8 @@ it applies to; without any of them, it applies to all:
 These say what happens to a request; give at least one:
 
   refuse=STATUS       it is not sent on, and answered with this HTTP status; for 429 and
-                      5xx, retry-after=DURATION tells the client when to try again
+                      5xx, retry-after=DURATION tells the client when to try again; 409 is
+                      a Conflict, for creates too
   lost=request        it is not sent on, and the connection breaks
   lost=reply          it is sent on, and the connection breaks instead of an answer; with
                       refuse=504, the client is told of a timeout instead

@@ -52,6 +52,17 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
+// AlreadyExists would tell the client that its object is there. A create can be refused with Conflict, for example because
+// of the ResourceQuota that it has to update.
+func TestRefuseACreateWithAConflict(t *testing.T) {
+	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the API server") },
+		apiproxy.Fault{Match: apiproxy.Match{Verb: "create"}, Effect: apiproxy.Effect{Refuse: 409}})
+	_, err := clientset(t, w.Config()).CoreV1().ConfigMaps("shop").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+	require.False(t, apierrors.IsAlreadyExists(err))
+}
+
 // client-go tries again by itself when it is told when to, and not otherwise.
 func TestRetryAfter(t *testing.T) {
 	for name, c := range map[string]struct {
