@@ -20,10 +20,12 @@ type Effects struct {
 	// is not known.
 	Changes map[string]int
 	// Needless are the writes that could not change anything: no-ops, and writes to an object that was gone or had
-	// changed since, as the API server itself answered.
+	// changed since, as the API server itself answered. Repeated conflicts at the same version of an object are one, up
+	// to mostConflicts.
 	Needless []Needless
-	// Disturbed counts the requests that failed and the watches that were tampered with. For each of them there may be
-	// one needless write. A request that was only slow does not count.
+	// Disturbed counts the requests that failed, the watches that were tampered with, and the requests at which a program
+	// was stopped, was frozen or lost its machine. For each of them there may be one needless write of each kind. A
+	// request that was only slow does not count.
 	Disturbed int
 	// Attempts counts the writes to each object, by "delete pods frontend-x".
 	Attempts map[string]int
@@ -38,11 +40,17 @@ type Needless struct {
 	Stale string
 }
 
+// mostConflicts is how often a write may be refused at the same version of an object, until each further conflict is a
+// needless write of its own. While its cache is five seconds behind, a controller with client-go's default backoff tries
+// about ten times, and five times as often with RetryOnConflict. One that tries more often does not back off.
+const mostConflicts = 100
+
 // EffectsOf counts the writes in a recording. Events and Leases are left out unless they are among resources. class
 // names objects, see [States.Classes].
 func EffectsOf(h *history.History, scope Scope, resources []string, class func(resource, name string) string) Effects {
 	e := Effects{Did: map[string]int{}, Unknown: map[string]int{}, Attempts: map[string]int{}}
-	deleted := map[string]bool{} // UIDs
+	deleted := map[string]bool{}  // UIDs
+	conflicts := map[string]int{} // by attempt and resourceVersion
 	for _, r := range h.Requests {
 		if isDisturbed(r) {
 			e.Disturbed++
@@ -55,14 +63,20 @@ func EffectsOf(h *history.History, scope Scope, resources []string, class func(r
 			name = scope.qualify(r.Namespace, name)
 		}
 		what := withoutNamespace(strings.TrimRight(fmt.Sprintf("%s %s %s", r.Verb, r.What(), class(r.Resource, name)), " "), scope.Namespace)
+		attempt := fmt.Sprintf("%s %s %s", r.Verb, r.What(), name)
 		if r.Name != "" || r.Verb != "create" { // a create that was refused names no object
-			e.Attempts[fmt.Sprintf("%s %s %s", r.Verb, r.What(), name)]++
+			e.Attempts[attempt]++
 		}
 		isDone := r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices
 		// An answer that broke off before it reached the recorder does not say whether anything changed.
 		isUnknown := r.Status == 0 || isDone && r.Error != "" && r.RVAfter == ""
 		isRefused := (!r.IsDisturbed() || r.IsOnlySlow()) && r.Error == "" && r.Status >= http.StatusBadRequest &&
 			r.Status < http.StatusInternalServerError && r.Status != http.StatusTooManyRequests
+		isConflict := isRefused && r.Status == http.StatusConflict && r.RVBefore != ""
+		conflict := attempt + " at " + r.RVBefore
+		if isConflict {
+			conflicts[conflict]++
+		}
 		isRepeated := isDone && r.Verb == "delete" && r.UID != "" && deleted[r.UID]
 		switch {
 		case isUnknown:
@@ -72,6 +86,7 @@ func EffectsOf(h *history.History, scope Scope, resources []string, class func(r
 			if r.Verb == "delete" {
 				deleted[r.UID] = true
 			}
+		case isConflict && conflicts[conflict] > 1 && conflicts[conflict] <= mostConflicts: // its cache has not caught up yet
 		case isDone || isRefused:
 			e.Needless = append(e.Needless, Needless{What: what, Why: whyNeedless(r, isRepeated), Stale: staleness(h, r)})
 		}
@@ -79,11 +94,21 @@ func EffectsOf(h *history.History, scope Scope, resources []string, class func(r
 	return e
 }
 
-// isDisturbed reports whether a request failed through no fault of the controller, or is a watch that was tampered
-// with.
+// isDisturbed reports whether a request failed through no fault of the controller, is a watch that was tampered with, or
+// is one at which a program was interrupted.
 func isDisturbed(r history.Request) bool {
 	isInjected := r.IsDisturbed() && !r.IsOnlySlow() && (r.Verb == "watch" || r.Status >= http.StatusBadRequest)
-	return isInjected || r.Error != "" || r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests
+	return isInjected || slices.ContainsFunc(r.Injected, isInterruption) || r.Error != "" || r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests
+}
+
+// isInterruption reports whether an injection keeps a program from running, although the request itself may succeed. What
+// the program had prepared to write may be outdated when it is thawed, and one that is started again checks every object.
+func isInterruption(i history.Injection) bool {
+	switch i.Kind {
+	case history.ControllerStopped, history.ControllerFrozen, history.MachineRebooted, history.PowerCut:
+		return i.Skipped == ""
+	}
+	return false
 }
 
 func whyNeedless(r history.Request, isRepeated bool) string {
@@ -202,7 +227,8 @@ type Deviation struct {
 // writes that begin as one of mayDiffer are left out; "needless" among them leaves out the needless ones.
 //
 // A write other than a create or delete may come once more for each request that was disturbed or slow, as the controller
-// may have read the object in a state that it otherwise does not see.
+// may have read the object in a state that it otherwise does not see. A needless write of each kind may come once more for
+// each request that was disturbed, see [Effects.Disturbed].
 func (e *Expected) Deviations(run Effects, injected int, mayDiffer []string) []Deviation {
 	var all []Deviation
 	if run.Changes != nil {
@@ -214,10 +240,22 @@ func (e *Expected) Deviations(run Effects, injected int, mayDiffer []string) []D
 			all = append(all, d)
 		}
 	}
-	if len(run.Needless) > e.Needless+run.Disturbed && !MayDiffer("needless", mayDiffer) {
-		all = append(all, Deviation{What: "needless " + run.Needless[0].What, More: true, Message: needlessMessage(run.Needless, e.Needless, run.Disturbed)})
+	if unexplained := run.unexplained(); len(unexplained) > e.Needless && !MayDiffer("needless", mayDiffer) {
+		all = append(all, Deviation{What: "needless " + unexplained[0].What, More: true, Message: needlessMessage(run.Needless, e.Needless, run.Disturbed)})
 	}
 	return all
+}
+
+// unexplained returns the needless writes that disturbances do not explain. After each disturbance, a controller may make
+// one needless write of each kind: one that was restarted, or has listed again, may apply every object once more.
+func (e Effects) unexplained() (rest []Needless) {
+	counts := map[string]int{}
+	for _, n := range e.Needless {
+		if counts[n.What]++; counts[n.What] > e.Disturbed {
+			rest = append(rest, n)
+		}
+	}
+	return rest
 }
 
 // deviations compares counts. unknown may have to be added to got, and each update may have happened slack times more.

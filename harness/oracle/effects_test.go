@@ -27,6 +27,11 @@ var (
 	late        = []history.Injection{{Kind: history.EventsLate, Duration: 2 * time.Second}}
 	requestLost = []history.Injection{{Kind: history.RequestLost}}
 	replyLost   = []history.Injection{{Kind: history.ReplyLost}}
+	frozen      = []history.Injection{{Kind: history.ControllerFrozen, Duration: 5 * time.Second}}
+	stopped     = []history.Injection{{Kind: history.ControllerStopped}, {Kind: history.Delayed, Duration: time.Second}}
+	rebooted    = []history.Injection{{Kind: history.MachineRebooted, After: true}}
+	powerCut    = []history.Injection{{Kind: history.PowerCut}}
+	notStopped  = []history.Injection{{Kind: history.ControllerStopped, Skipped: "it had ended"}}
 )
 
 func refused(status int) []history.Injection {
@@ -60,6 +65,17 @@ func TestEffects(t *testing.T) {
 		"too slow":      {func(r *history.Request) { r.Status, r.Injected = 404, slow }, oracle.Effects{Needless: because("it did not exist any more")}},
 		"slow and lost": {func(r *history.Request) { r.Injected, r.Error = slices.Concat(slow, requestLost), "broken off" }, oracle.Effects{Unknown: map[string]int{deletes: 1}, Disturbed: 1}},
 		"a slow watch":  {func(r *history.Request) { r.Status, r.Verb, r.Injected = 200, "watch", late }, oracle.Effects{Disturbed: 1}},
+		"told to stop":  {func(r *history.Request) { r.Status, r.Injected = 200, stopped }, oracle.Effects{Did: map[string]int{deletes: 1}, Disturbed: 1}},
+		"not stopped":   {func(r *history.Request) { r.Status, r.Injected = 200, notStopped }, oracle.Effects{Did: map[string]int{deletes: 1}}},
+		"rebooted":      {func(r *history.Request) { r.Status, r.Injected = 200, rebooted }, oracle.Effects{Did: map[string]int{deletes: 1}, Disturbed: 1}},
+		"a power cut":   {func(r *history.Request) { r.Status, r.Injected = 200, powerCut }, oracle.Effects{Did: map[string]int{deletes: 1}, Disturbed: 1}},
+		"frozen":        {func(r *history.Request) { r.Status, r.Injected = 200, frozen }, oracle.Effects{Did: map[string]int{deletes: 1}, Disturbed: 1}},
+		"frozen, and refused": {func(r *history.Request) { r.Status, r.Injected = 409, frozen },
+			oracle.Effects{Disturbed: 1}},
+		"frozen at a renewal": {func(r *history.Request) {
+			r.Status, r.Verb, r.Group, r.Resource, r.Injected = 200, "update", "coordination.k8s.io", "leases", frozen
+		},
+			oracle.Effects{Disturbed: 1}},
 		"half an answer": {func(r *history.Request) { r.Status, r.Error = 200, "unexpected EOF" },
 			oracle.Effects{Unknown: map[string]int{deletes: 1}, Disturbed: 1}},
 		"a lost reply": {func(r *history.Request) {
@@ -149,6 +165,38 @@ func TestEffectsAddUp(t *testing.T) {
 	}, oracle.EffectsOf(h, oracle.Scope{Namespace: "shop"}, []string{"pods"}, frontend))
 }
 
+// Until the cache has caught up, a controller gets the same conflict again at each retry. One that retries without a pause
+// gets more of them.
+func TestRepeatedConflicts(t *testing.T) {
+	const enough = 100
+	conflict := history.Request{Verb: "update", Resource: "pods", Subresource: "status", Namespace: "shop", Name: "a", Status: 409, RVBefore: "7"}
+	other := func(change func(*history.Request)) history.Request {
+		r := conflict
+		change(&r)
+		return r
+	}
+	repeated := func(r history.Request, n int) []history.Request { return slices.Repeat([]history.Request{r}, n) }
+	for name, c := range map[string]struct {
+		requests []history.Request
+		want     int
+	}{
+		"at one version":       {repeated(conflict, 9), 1},
+		"at another version":   {append(repeated(conflict, 9), other(func(r *history.Request) { r.RVBefore = "8" })), 2},
+		"of another object":    {append(repeated(conflict, 9), other(func(r *history.Request) { r.Name = "b" })), 2},
+		"in another place":     {append(repeated(conflict, 9), other(func(r *history.Request) { r.Namespace = "inn" })), 2},
+		"without a version":    {repeated(other(func(r *history.Request) { r.RVBefore = "" }), 9), 9},
+		"not of a conflict":    {repeated(other(func(r *history.Request) { r.Status = 404 }), 9), 9},
+		"without a pause":      {repeated(conflict, enough+3), 4},
+		"that were injected":   {repeated(other(func(r *history.Request) { r.Injected = refused(409) }), 9), 0},
+		"no-ops, at a version": {repeated(other(func(r *history.Request) { r.Status, r.NoOp = 200, true }), 9), 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := oracle.EffectsOf(&history.History{Requests: c.requests}, oracle.Scope{Namespace: "shop"}, []string{"pods"}, frontend)
+			require.Len(t, got.Needless, c.want)
+		})
+	}
+}
+
 // Where the recording shows that the controller's cache was behind, a needless write says so.
 func TestNeedlessWritesOfAStaleCache(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
@@ -190,6 +238,14 @@ func expected(runs ...oracle.Effects) *oracle.Expected {
 		e.Add(run)
 	}
 	return e
+}
+
+// noOps are as many writes of different kinds, none of which changed anything.
+func noOps(n int) (all []oracle.Needless) {
+	for i := range n {
+		all = append(all, oracle.Needless{What: fmt.Sprint("patch pods ", i), Why: "it changed nothing"})
+	}
+	return all
 }
 
 // needless are as many writes that could not change anything.
@@ -255,11 +311,15 @@ func TestDeviations(t *testing.T) {
 		"what may differ":      {expected: expected(one), run: counts(3, 1), mayDiffer: []string{"delete pods"}},
 		"what else may differ": {expected: expected(one), run: counts(3, 1), mayDiffer: []string{"update", "pods"}, want: []string{"delete pods a: 3 times, should be 1"}},
 
-		"needless":                 {expected: expected(oracle.Effects{Needless: needless(1)}), run: oracle.Effects{Needless: needless(2)}, want: []string{fmt.Sprintf(gone, "2 times", 1, 0)}},
-		"less needless":            {expected: expected(oracle.Effects{Needless: needless(2)}), run: oracle.Effects{Needless: needless(1)}},
-		"needless, but disturbed":  {expected: expected(oracle.Effects{Needless: needless(1)}), run: oracle.Effects{Needless: needless(3), Disturbed: 2}},
-		"needless, and disturbed":  {expected: expected(oracle.Effects{Needless: needless(1)}), run: oracle.Effects{Needless: needless(4), Disturbed: 2}, want: []string{fmt.Sprintf(gone, "4 times", 1, 2)}},
-		"needless, but may differ": {expected: expected(one), run: with(one, func(e *oracle.Effects) { e.Needless = needless(7) }), mayDiffer: []string{"needless"}},
+		"needless":                     {expected: expected(oracle.Effects{Needless: needless(1)}), run: oracle.Effects{Needless: needless(2)}, want: []string{fmt.Sprintf(gone, "2 times", 1, 0)}},
+		"less needless":                {expected: expected(oracle.Effects{Needless: needless(2)}), run: oracle.Effects{Needless: needless(1)}},
+		"needless, but disturbed":      {expected: expected(oracle.Effects{Needless: needless(1)}), run: oracle.Effects{Needless: needless(3), Disturbed: 2}},
+		"needless, and disturbed":      {expected: expected(oracle.Effects{Needless: needless(1)}), run: oracle.Effects{Needless: needless(4), Disturbed: 2}, want: []string{fmt.Sprintf(gone, "4 times", 1, 2)}},
+		"needless, one of each kind":   {expected: expected(oracle.Effects{}), run: oracle.Effects{Needless: noOps(9), Disturbed: 1}},
+		"needless, one in all":         {expected: expected(oracle.Effects{}), run: oracle.Effects{Needless: noOps(1)}, want: []string{"patch pods 0: once, although it changed nothing; without faults there are 0 such writes, and 0 requests were disturbed"}},
+		"needless, two of one kind":    {expected: expected(oracle.Effects{}), run: oracle.Effects{Needless: needless(2), Disturbed: 1}, want: []string{fmt.Sprintf(gone, "2 times", 0, 1)}},
+		"needless, as without a fault": {expected: expected(oracle.Effects{Needless: noOps(2)}), run: oracle.Effects{Needless: append(noOps(2), noOps(2)...), Disturbed: 1}},
+		"needless, but may differ":     {expected: expected(one), run: with(one, func(e *oracle.Effects) { e.Needless = needless(7) }), mayDiffer: []string{"needless"}},
 
 		"created too often":     {expected: expected(changes(1)), run: changes(2), want: []string{"added pods a: 2 times, should be 1"}},
 		"never created":         {expected: expected(changes(1)), run: changes(0), want: []string{"added pods a: 0 times, should be 1"}},

@@ -277,27 +277,6 @@ func TestAnOutageOfOneProgram(t *testing.T) {
 	over()
 }
 
-// A program that was frozen may send what it had prepared before, which is needless by then.
-func TestAFreezeDisturbs(t *testing.T) {
-	frozen := history.Injection{Kind: history.ControllerFrozen, Duration: frozenAlone}
-	renewal := history.Request{Verb: "update", Group: leaseGroup, Resource: "leases", Status: 200}
-	update := history.Request{Verb: "update", Resource: "configmaps", Name: "total", Status: 409}
-	for name, c := range map[string]struct {
-		requests []history.Request
-		want     int
-	}{
-		"not frozen":          {[]history.Request{renewal, update}, 0},
-		"frozen":              {[]history.Request{injected(renewal, frozen), update}, 1},
-		"frozen twice":        {[]history.Request{injected(renewal, frozen), injected(renewal, frozen)}, 2},
-		"frozen, and refused": {[]history.Request{injected(update, frozen)}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := recorded(&Scenario{Resources: []string{"configmaps"}}, c.requests...)
-			require.Equal(t, c.want, r.effects(r.recording.History(), func(_, name string) string { return name }).Disturbed)
-		})
-	}
-}
-
 // While the control plane is down, a leader cannot renew its Lease, however long its restart takes.
 func TestALeaseMayBeLostWhileTheControlPlaneIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

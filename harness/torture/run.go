@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -564,7 +563,7 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 	}
 	recorded := r.recording.History()
 	seen.end = oracle.Normalize(state, r.scope(), r.scenario.mayDiffer)
-	seen.effects = r.effects(recorded, r.scenario.classesIn(recorded, r.states.Classes()))
+	seen.effects = oracle.EffectsOf(recorded, r.scope(), r.scenario.plurals(), r.scenario.classesIn(recorded, r.states.Classes()))
 	if r.states.Gaps() == 0 {
 		seen.effects.Changes = r.states.Counts()
 	}
@@ -580,19 +579,6 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 	seen.attempts = r.attempts(recorded)
 	seen.violation, seen.change = r.rules.invariants.CheckAll(r.states)
 	return nil
-}
-
-// effects returns what the writes came to. A freeze disturbs even if the request at which it is aimed succeeds: what the
-// program had prepared to write may be outdated when it is thawed.
-func (r *run) effects(recorded *history.History, class func(resource, name string) string) oracle.Effects {
-	effects := oracle.EffectsOf(recorded, r.scope(), r.scenario.plurals(), class)
-	for _, q := range recorded.Requests {
-		isFrozen := func(i history.Injection) bool { return i.Kind == history.ControllerFrozen }
-		if slices.ContainsFunc(q.Injected, isFrozen) && q.Verb != "watch" && q.Error == "" && q.Status < http.StatusBadRequest {
-			effects.Disturbed++ // the others are counted already
-		}
-	}
-	return effects
 }
 
 // wasKilled reports whether the program that sent a request was killed while it was in flight.
