@@ -1,7 +1,9 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -133,7 +135,7 @@ var (
 	}
 	// frozenAlone is how long a controller is frozen that has no Lease, and so no successor.
 	frozenAlone = 5 * time.Second
-	// longOutage is for the first list or watch and for the first write: a client that gives up after a number of attempts does so.
+	// longOutage is for a first list or watch and for the first write: a client that gives up after a number of attempts does so.
 	longOutage = kind{"long outage", apiproxy.Effect{Down: 45 * time.Second}}
 	// leaseLost is for the renewals of Leases. It outlasts a LeaseDuration of 15 seconds.
 	leaseLost = kind{"lease lost", apiproxy.Effect{Refuse: 500, For: 20 * time.Second}}
@@ -150,7 +152,6 @@ var aWhileOutside = kind{"answered 403 for a while", apiproxy.Effect{Refuse: 403
 // long returns the plans that take so long that there are only a few of each kind. counts has how many requests of each
 // class there are, and order has the classes by their first request.
 func long(counts map[class]int, order []class, outside []string) (plans []Plan) {
-	isInside := func(c class) bool { return !slices.Contains(outside, c.group) }
 	for _, c := range order {
 		middle := (counts[c] + 1) / 2 // at the first requests, there is little that can go wrong
 		plans = append(plans, c.aim(noAnswer, middle))
@@ -167,10 +168,13 @@ func long(counts map[class]int, order []class, outside []string) (plans []Plan) 
 			plans = append(plans, c.aimAtAll(leaseLost))
 		}
 	}
-	for _, is := range []func(class) bool{class.isWrite, func(c class) bool { return c.verb == "list" || c.verb == "watch" }} {
-		if at := slices.IndexFunc(order, func(c class) bool { return is(c) && isInside(c) }); at >= 0 {
-			plans = append(plans, order[at].aim(longOutage, 1))
-		}
+	inside := slices.DeleteFunc(slices.Clone(order), func(c class) bool { return slices.Contains(outside, c.group) })
+	if at := slices.IndexFunc(inside, class.isWrite); at >= 0 {
+		plans = append(plans, inside[at].aim(longOutage, 1))
+	}
+	reads := slices.DeleteFunc(inside, func(c class) bool { return c.verb != "list" && c.verb != "watch" })
+	if len(reads) > 0 { // not the first of them: which one is first is up to chance if informers start together
+		plans = append(plans, slices.MinFunc(reads, class.compare).aim(longOutage, 1))
 	}
 	for _, c := range order {
 		isOther := func(other class) bool { return other != c && other.verb == "watch" && other.program == c.program }
@@ -199,6 +203,12 @@ func (c class) aimAtAll(k kind) Plan {
 	plan := c.aim(k, 1)
 	plan.Faults[0].From, plan.Faults[0].To = 0, 0
 	return plan
+}
+
+// compare orders classes by their fields.
+func (c class) compare(other class) int {
+	return cmp.Or(strings.Compare(c.program, other.program), strings.Compare(c.verb, other.verb), strings.Compare(c.group, other.group),
+		strings.Compare(c.resource, other.resource), strings.Compare(c.subresource, other.subresource))
 }
 
 func (c class) isWrite() bool {
@@ -365,7 +375,8 @@ func only(m *apiproxy.Match, classes []class) {
 }
 
 // inTurn orders plans so that each kind of fault comes early with each class of requests. Among plans of the same kind and
-// class the order is random, but always the same: at the first requests, there is little that can go wrong.
+// class the order is random, but always the same: at the first requests, there is little that can go wrong. It does not depend
+// on the order of the classes, which differs between runs of the same controller.
 func inTurn(plans []Plan) []Plan {
 	var keys []string
 	alike := map[string][]Plan{}
@@ -377,8 +388,10 @@ func inTurn(plans []Plan) []Plan {
 		}
 		alike[key] = append(alike[key], p)
 	}
-	random := rand.New(rand.NewPCG(1, 0))
 	for _, key := range keys {
+		hash := fnv.New64a()
+		hash.Write([]byte(key))
+		random := rand.New(rand.NewPCG(hash.Sum64(), 0))
 		of := alike[key]
 		random.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
 	}
@@ -394,11 +407,13 @@ func inTurn(plans []Plan) []Plan {
 }
 
 // Random returns plans that each combine two or three of the given ones, drawn at random. A plan follows from its seed and
-// the given plans, which differ if the run without faults did; a plan is replayed by its faults, not by its seed.
+// the given plans, in whatever order these are. They differ if the run without faults did, so a plan is replayed by its
+// faults, not by its seed.
 func Random(all []Plan, seed uint64, count int) []Plan {
 	if len(all) == 0 {
 		return nil
 	}
+	all = slices.SortedFunc(slices.Values(all), func(a, b Plan) int { return strings.Compare(a.Key(), b.Key()) })
 	var plans []Plan
 	for number := range count {
 		plan := Plan{Kind: fmt.Sprint(drawn, seed+uint64(number))}

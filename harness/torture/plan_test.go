@@ -306,6 +306,36 @@ func TestRandom(t *testing.T) {
 	require.Empty(t, Random(all, 7, 0))
 }
 
+// Informers start at the same time, so which of them sends its first request first is up to chance.
+func TestTheOrderOfRequestsDoesNotMatter(t *testing.T) {
+	other := baseline()
+	slices.Reverse(other.Requests)
+	for i, r := range other.Requests { // the first watch stays the first one
+		if r.ID == 3 || r.ID == 6 {
+			other.Requests[i].ID = 9 - r.ID
+		}
+	}
+	all, allOther := Exhaustive(baseline()), Exhaustive(other)
+	texts := func(plans []Plan) (texts []string) {
+		for _, p := range plans {
+			texts = append(texts, p.Key()+" "+p.String())
+		}
+		return texts
+	}
+	require.Equal(t, texts(Random(all, 1, 100)), texts(Random(allOther, 1, 100)))
+	require.ElementsMatch(t, texts(all), texts(allOther))
+	perKind := func(plans []Plan) map[string][]string {
+		order := map[string][]string{}
+		for _, p := range plans {
+			m := p.Faults[0].Match
+			key := strings.Join([]string{p.Kind, m.Verb, m.Resource}, " ")
+			order[key] = append(order[key], p.String())
+		}
+		return order
+	}
+	require.Equal(t, perKind(all), perKind(allOther))
+}
+
 // A resumed run knows the seeds that have been run, even if its baseline has one event more. Other plans are told apart by
 // what they do.
 func TestKey(t *testing.T) {
