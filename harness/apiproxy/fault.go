@@ -19,7 +19,8 @@ type Fault struct {
 // Match says which requests a fault is for.
 type Match struct {
 	// These are compared with the fields of a [history.Request]; "" matches any request. Name is the name in the
-	// request's path, which has none in a create. Agent is a prefix of the User-Agent. Subresource may be NoSubresource.
+	// request's path, which has none in a create. Agent is a prefix of the User-Agent. Group may be CoreGroup, and
+	// Subresource may be NoSubresource.
 	Verb, Group, Resource, Subresource, Namespace, Name, Agent string
 
 	// Program is the program whose requests are meant, where each of several programs has a proxy of its own, as in
@@ -93,6 +94,9 @@ type Effect struct {
 	Event int
 }
 
+// CoreGroup is the value of Match.Group for requests for resources of the core group, such as Pods, whose own name is "".
+const CoreGroup = "core"
+
 // NoSubresource is the value of Match.Subresource for requests that are not for a subresource: for Deployments, say, and
 // not for their status.
 const NoSubresource = "none"
@@ -119,8 +123,16 @@ const (
 // matches says whether a request is one of those that the fault is for, apart from its number.
 func (m Match) matches(r history.Request) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
-	return is(m.Verb, r.Verb) && is(m.Group, r.Group) && is(m.Resource, r.Resource) && is(m.Subresource, cmp.Or(r.Subresource, NoSubresource)) &&
+	return is(m.Verb, r.Verb) && is(m.Group, groupOf(r)) && is(m.Resource, r.Resource) && is(m.Subresource, cmp.Or(r.Subresource, NoSubresource)) &&
 		is(m.Namespace, r.Namespace) && is(m.Name, r.Name) && strings.HasPrefix(r.Agent, m.Agent)
+}
+
+// groupOf returns the group of a request as Match.Group has it; "" if the request is not for a resource.
+func groupOf(r history.Request) string {
+	if r.Group == "" && r.Resource != "" {
+		return CoreGroup
+	}
+	return r.Group
 }
 
 // includes says whether From and To include the request with that number.

@@ -23,6 +23,8 @@ func TestParseFault(t *testing.T) {
 		"nth=3-,delay=1m0s":                          {Match: apiproxy.Match{From: 3}, Effect: apiproxy.Effect{Delay: time.Minute}},
 		"verb=update,group=apps,resource=deployments,subresource=status,namespace=a,name=b,agent=shop/,refuse=409": {Match: apiproxy.Match{Verb: "update", Group: "apps", Resource: "deployments", Subresource: "status",
 			Namespace: "a", Name: "b", Agent: "shop/"}, Effect: apiproxy.Effect{Refuse: 409}},
+		"verb=create,group=core,resource=events,refuse=403": {Match: apiproxy.Match{Verb: "create", Group: apiproxy.CoreGroup, Resource: "events"},
+			Effect: apiproxy.Effect{Refuse: 403}},
 		"verb=patch,resource=nodes,subresource=none,refuse=409": {Match: apiproxy.Match{Verb: "patch", Resource: "nodes", Subresource: apiproxy.NoSubresource},
 			Effect: apiproxy.Effect{Refuse: 409}},
 		"refuse=503,delay=10ms":                     {Effect: apiproxy.Effect{Refuse: 503, Delay: 10 * time.Millisecond}},
@@ -173,6 +175,18 @@ func TestSubresources(t *testing.T) {
 		itself, _ := w.do("GET", path, "")
 		status, _ := w.do("GET", path+"/status", "")
 		require.Equal(t, want, fmt.Sprint(itself.StatusCode, " ", status.StatusCode), subresource)
+	}
+}
+
+// Events, for example, are in the core group and in another one. A request for no resource is in no group.
+func TestTheCoreGroup(t *testing.T) {
+	for group, want := range map[string]string{"": "500 500 500", apiproxy.CoreGroup: "500 200 200", "events.k8s.io": "200 500 200"} {
+		w := newWorld(t, func(http.ResponseWriter, *http.Request) {},
+			apiproxy.Fault{Match: apiproxy.Match{Group: group}, Effect: apiproxy.Effect{Refuse: 500}})
+		core, _ := w.do("GET", "/api/v1/namespaces/shop/events/a", "")
+		other, _ := w.do("GET", "/apis/events.k8s.io/v1/namespaces/shop/events/a", "")
+		path, _ := w.do("GET", "/version", "")
+		require.Equal(t, want, fmt.Sprint(core.StatusCode, " ", other.StatusCode, " ", path.StatusCode), group)
 	}
 }
 

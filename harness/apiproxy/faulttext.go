@@ -14,7 +14,9 @@ it applies to; without any of them, it applies to all:
 
   verb=VERB           get, list, watch, create, update, patch, delete or deletecollection
   group=, resource=, subresource=, namespace=, name=
-                      subresource=none: the resource itself, and none of its subresources
+                      group=core: only the core group, such as Pods; without group=,
+                      resources of that name in any group; subresource=none: the resource
+                      itself, and none of its subresources
   agent=PREFIX        how the User-Agent header begins
   program=NAME        only of this program, where a scenario has several
   nth=N               of the requests that match, only number N; also 1-6, or 3-

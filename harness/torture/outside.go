@@ -72,6 +72,8 @@ func (s *Scenario) checkOutside() error {
 		switch {
 		case !identifier.MatchString(name):
 			return fmt.Errorf("outside %q: its name may have a-z and 0-9 only, as it is part of a variable in rules", name)
+		case name == apiproxy.CoreGroup:
+			return fmt.Errorf("outside %s: a program cannot have the name of the core group in faults", name)
 		case len(o.Resources) == 0:
 			return fmt.Errorf("outside %s: resources is empty; name those whose objects count", name)
 		case o.Version == "" || o.Module == "" || o.Package == "":

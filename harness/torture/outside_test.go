@@ -47,16 +47,17 @@ steps:
 		return "manifests: []\nresources: [pods]\nconverged: [{rule: \"true\"}]\noutside: {" + text + "}"
 	}
 	for want, text := range map[string]string{
-		`no program "sky" under outside`:                                step("{to: sky, method: PUT, resource: networks}"),
-		`the method is "PATCH"; it must be POST`:                        step("{to: cloud, method: PATCH, resource: networks}"),
-		`name a resource`:                                               step("{to: cloud, method: POST}"),
-		`resources of cloud: networks, ports`:                           step("{to: cloud, method: DELETE, resource: subnets}"),
-		`each and resource must be among the resources`:                 step("{to: cloud, method: POST, resource: ports, each: subnets}"),
-		`each is for POST`:                                              step("{to: cloud, method: PUT, resource: ports, each: networks}"),
-		`outside "a_b": its name may have a-z and 0-9 only`:             outside("a_b: {module: ., package: ., version: v1, resources: [x]}"),
-		`outside a: resources is empty; name those whose objects count`: outside("a: {module: ., package: ., version: v1}"),
-		`outside a: module, package and version are required`:           outside("a: {module: ., resources: [x], version: v1}"),
-		`outside a: no variable in env has {url} in it`:                 outside("a: {module: ., package: ., version: v1, resources: [x], env: {A: b}}"),
+		`no program "sky" under outside`:                                 step("{to: sky, method: PUT, resource: networks}"),
+		`the method is "PATCH"; it must be POST`:                         step("{to: cloud, method: PATCH, resource: networks}"),
+		`name a resource`:                                                step("{to: cloud, method: POST}"),
+		`resources of cloud: networks, ports`:                            step("{to: cloud, method: DELETE, resource: subnets}"),
+		`each and resource must be among the resources`:                  step("{to: cloud, method: POST, resource: ports, each: subnets}"),
+		`each is for POST`:                                               step("{to: cloud, method: PUT, resource: ports, each: networks}"),
+		`outside "a_b": its name may have a-z and 0-9 only`:              outside("a_b: {module: ., package: ., version: v1, resources: [x]}"),
+		`outside core: a program cannot have the name of the core group`: outside("core: {module: ., package: ., version: v1, resources: [x]}"),
+		`outside a: resources is empty; name those whose objects count`:  outside("a: {module: ., package: ., version: v1}"),
+		`outside a: module, package and version are required`:            outside("a: {module: ., resources: [x], version: v1}"),
+		`outside a: no variable in env has {url} in it`:                  outside("a: {module: ., package: ., version: v1, resources: [x], env: {A: b}}"),
 	} {
 		_, err := read(t, text)
 		require.ErrorContains(t, err, want)

@@ -363,14 +363,19 @@ func withBookmarks(baseline *history.History) map[class]bool {
 	return classes
 }
 
-// only keeps the faults of a class from the requests for its subresources, which are classes of their own: the second patch
-// of a resource may be the fifth one if those of its status are counted.
+// only keeps the faults of a class from the requests of other classes: those for its subresources, as the second patch of a
+// resource may be the fifth one if those of its status are counted; and, in the core group, those for a resource of the
+// same name in another group.
 func only(m *apiproxy.Match, classes []class) {
-	isSubresource := func(c class) bool {
-		return c.subresource != "" && c.program == m.Program && c.verb == m.Verb && c.group == m.Group && c.resource == m.Resource
-	}
-	if m.Subresource == "" && slices.ContainsFunc(classes, isSubresource) {
+	others := slices.DeleteFunc(slices.Clone(classes), func(c class) bool {
+		return c.program != m.Program || c.verb != m.Verb || c.resource != m.Resource
+	})
+	isSubresource := func(c class) bool { return c.subresource != "" && c.group == m.Group }
+	if m.Subresource == "" && slices.ContainsFunc(others, isSubresource) {
 		m.Subresource = apiproxy.NoSubresource
+	}
+	if m.Group == "" && slices.ContainsFunc(others, func(c class) bool { return c.group != "" }) {
+		m.Group = apiproxy.CoreGroup
 	}
 }
 

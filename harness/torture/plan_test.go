@@ -164,6 +164,22 @@ func TestFaultsOfResourcesWithSubresources(t *testing.T) {
 	require.Contains(t, planFaults("killed after", patch, otherProgram), "verb=patch,group=example.com,resource=networks,nth=1,kill=after")
 }
 
+// A fault at the second Event of the core group is not one at an Event of events.k8s.io.
+func TestFaultsOfResourcesInTwoGroups(t *testing.T) {
+	core, other := history.Request{Verb: "create", Resource: "events"}, history.Request{Verb: "create", Group: "events.k8s.io", Resource: "events"}
+	const ofCore, ofOther = "verb=create,group=core,resource=events,", "verb=create,group=events.k8s.io,resource=events,"
+	require.ElementsMatch(t, []string{ofCore + "nth=1,kill=after", ofCore + "nth=2,kill=after", ofOther + "nth=1,kill=after"},
+		planFaults("killed after", core, other, core))
+	require.ElementsMatch(t, []string{ofCore + "nth=1-,refuse=500,for=6s", ofOther + "nth=1-,refuse=500,for=6s"},
+		planFaults("answered 500 for a while", core, other))
+	otherVerb := other
+	otherVerb.Verb = "patch"
+	require.Contains(t, planFaults("killed after", core, otherVerb), "verb=create,resource=events,nth=1,kill=after")
+	nodes := history.Request{Verb: "get", Resource: "nodes"}
+	metrics := history.Request{Verb: "get", Group: "metrics.k8s.io", Resource: "nodes", Subresource: "x"}
+	require.Contains(t, planFaults("slow", nodes, metrics), "verb=get,group=core,resource=nodes,nth=1,delay=2s")
+}
+
 // What takes long is for one request of each class: the one in the middle.
 func TestLongPlansAreFew(t *testing.T) {
 	deletion := history.Request{Verb: "delete", Resource: "pods"}
