@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Path names a field of the objects of a resource: "pods: spec.nodeName". The part "*" stands for any key or list
@@ -66,6 +68,8 @@ func joinPath(parts []string) string {
 var neverEqual = []string{
 	"metadata.uid", "metadata.resourceVersion", "metadata.managedFields", "metadata.selfLink",
 	"metadata.ownerReferences.*.uid",
+	// How often the spec was changed: several changes may be written as one.
+	"metadata.generation", `metadata.annotations["deployment.kubernetes.io/revision"]`,
 	// Of Pods: where they are scheduled, and their addresses and container IDs there.
 	"spec.nodeName", "status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs",
 	"status.containerStatuses.*.containerID", "status.initContainerStatuses.*.containerID",
@@ -79,7 +83,8 @@ var tokenVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 var uuid = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // Normalize returns the objects of a state as texts, sorted, without what differs between any two runs (UIDs, times,
-// resourceVersions, generated names, Nodes and addresses) and without the fields in mayDiffer.
+// resourceVersions, generations, generated names, Nodes and addresses) and without the fields in mayDiffer. Of each
+// observedGeneration in a status, only whether it is the object's generation is left: "CURRENT" or "NOT CURRENT".
 func Normalize(state State, scope Scope, mayDiffer []Path) []string {
 	var texts []string
 	for _, resource := range sorted(state) {
@@ -96,8 +101,11 @@ func Normalize(state State, scope Scope, mayDiffer []Path) []string {
 			if err := json.Unmarshal(data, &copied); err != nil {
 				continue
 			}
+			if generation, has, _ := unstructured.NestedFloat64(copied.(Object), "metadata", "generation"); has {
+				compareGenerations(copied.(Object)["status"], generation)
+			}
 			for _, path := range neverEqual {
-				remove(copied, strings.Split(path, "."))
+				remove(copied, splitPath(path))
 			}
 			for _, path := range mayDiffer {
 				if path.resource == resource && (path.name == "" || path.name == name) {
@@ -150,6 +158,27 @@ func remove(value any, path []string) {
 		}
 		for _, inner := range value {
 			remove(inner, path[1:])
+		}
+	}
+}
+
+// compareGenerations replaces every observedGeneration in a status by whether it equals the object's generation.
+func compareGenerations(value any, generation float64) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, inner := range value {
+			switch {
+			case key != "observedGeneration":
+				compareGenerations(inner, generation)
+			case inner == generation:
+				value[key] = "CURRENT"
+			default:
+				value[key] = "NOT CURRENT"
+			}
+		}
+	case []any:
+		for _, inner := range value {
+			compareGenerations(inner, generation)
 		}
 	}
 }

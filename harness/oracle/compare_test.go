@@ -85,6 +85,13 @@ func TestNormalizeRemovesWhatNeverIsEqual(t *testing.T) {
 			`{"metadata":{"name":"a"},"spec":{"volumes":[{"name":"kube-api-access-abcde"}],"mounts":["kube-api-access-abcde"]}}`},
 		"the namespace": {`{"metadata":{"name":"a","namespace":"run-one"},"data":{"url":"http://a.run-one.svc","run-one":"1"}}`,
 			`{"metadata":{"name":"a","namespace":"run-two"},"data":{"url":"http://a.run-two.svc","run-two":"1"}}`},
+		"how many changes of the spec there were": {
+			`{"metadata":{"name":"a","generation":2,"annotations":{"deployment.kubernetes.io/revision":"2","x":"y"}},
+				"status":{"observedGeneration":2,"conditions":[{"type":"Ready","observedGeneration":2}]}}`,
+			`{"metadata":{"name":"a","generation":3,"annotations":{"deployment.kubernetes.io/revision":"3","x":"y"}},
+				"status":{"observedGeneration":3,"conditions":[{"type":"Ready","observedGeneration":3}]}}`},
+		"how old a status is that is out of date": {`{"metadata":{"name":"a","generation":3},"status":{"observedGeneration":2}}`,
+			`{"metadata":{"name":"a","generation":3},"status":{"observedGeneration":1}}`},
 		"the order of keys": {`{"metadata":{"name":"a"},"data":{"x":1,"y":2}}`, `{"data":{"y":2,"x":1},"metadata":{"name":"a"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +102,26 @@ func TestNormalizeRemovesWhatNeverIsEqual(t *testing.T) {
 			require.Empty(t, oracle.Compare(one, two))
 		})
 	}
+}
+
+// A status that is about an older spec than the one in the object differs from one that is not.
+func TestStaleObservedGenerations(t *testing.T) {
+	normalize := func(text string) []string {
+		return oracle.Normalize(oracle.State{"networks": {"a": object(t, text)}}, oracle.Scope{Namespace: "shop"}, nil)
+	}
+	current := `{"metadata":{"name":"a","generation":3},"status":{"observedGeneration":3,"conditions":[{"observedGeneration":3}]}}`
+	for stale, want := range map[string]string{
+		`{"metadata":{"name":"a","generation":3},"status":{"observedGeneration":2,"conditions":[{"observedGeneration":3}]}}`: `network a: status.observedGeneration is "NOT CURRENT", should be "CURRENT"`,
+		`{"metadata":{"name":"a","generation":4},"status":{"observedGeneration":3,"conditions":[{"observedGeneration":4}]}}`: `network a: status.observedGeneration is "NOT CURRENT", should be "CURRENT"`,
+		`{"metadata":{"name":"a","generation":3},"status":{"observedGeneration":3,"conditions":[{"observedGeneration":2}]}}`: `network a: status.conditions is [{"observedGeneration":"NOT CURRENT"}], should be [{"observedGeneration":"CURRENT"}]`,
+		`{"metadata":{"name":"a","generation":3},"status":{"conditions":[{"observedGeneration":3}]}}`:                        `network a: status.observedGeneration is missing, should be "CURRENT"`,
+	} {
+		differences := oracle.Compare(normalize(current), normalize(stale))
+		require.Len(t, differences, 1)
+		require.Equal(t, want, differences[0].String())
+	}
+	const outside = `{"metadata":{"name":"a"},"spec":{"observedGeneration":1},"status":{"observedGeneration":1}}`
+	require.Equal(t, []string{"networks " + outside}, normalize(outside), "an object without a generation stays as it is")
 }
 
 func TestNormalize(t *testing.T) {
