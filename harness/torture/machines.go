@@ -212,10 +212,7 @@ func (r *run) machineOn(node *corev1.Node) {
 			return
 		}
 		p.switchOn()
-		if r.isDown(p) { // a step has ended it
-			continue
-		}
-		if err := p.start(); err != nil {
+		if err := r.startUnlessDown(p); err != nil {
 			r.cannotGoOn(err)
 			return
 		}
@@ -255,18 +252,14 @@ func (r *run) machineOff(node *corev1.Node) {
 	m.set(node.Name, state)
 }
 
-// isDown reports whether a step has ended a program.
-func (r *run) isDown(p *program) bool {
+// setDown notes that a step ends or starts programs. Those that a step has ended start neither with their machines nor after
+// a fault.
+func (r *run) setDown(programs []*program, down bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return p.isDown
-}
-
-// setDown notes that a step ends or starts a program. One that a step has ended does not start with its machine.
-func (r *run) setDown(p *program, down bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p.isDown = down
+	for _, p := range programs {
+		p.isDown = down
+	}
 }
 
 // authenticate gives a program a token of its account that is bound to its Node, as that of a Pod on the Node is.

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -415,17 +416,80 @@ func TestAFaultWhileTheProgramEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &run{subject: &subject{scenario: &Scenario{}}, died: make(chan *Failure, 1)}
-			p := shell(t, nil, `trap 'trap "exit 1" TERM; echo told; until [ -e "$DIR/go" ]; do sleep 0.01; done; exit 0' TERM; `+waits)
+			p := shell(t, nil, drains)
 			p.says("ready")
 			stopped := make(chan *Failure)
 			go func() { stopped <- p.stop(0) }()
 			p.says("told")
 			fault(r, &program{process: p.process})
-			dir, _ := strings.CutPrefix(p.env[len(p.env)-1], "DIR=")
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+			p.drained()
 			require.Nil(t, <-stopped)
 			require.False(t, p.isRunning(), "it is not started again")
 			require.Equal(t, 1, strings.Count(p.Log(), "ready"))
+		})
+	}
+}
+
+// drains is a script that prints "told" at SIGTERM, exits with 0 after [script.drained], and with 1 at a second SIGTERM.
+const drains = `trap 'trap "exit 1" TERM; echo told; until [ -e "$DIR/go" ]; do sleep 0.01; done; exit 0' TERM; ` + waits
+
+// drained lets a script that drains exit.
+func (p *script) drained() {
+	p.t.Helper()
+	require.NoError(p.t, os.WriteFile(filepath.Join(p.dir(), "go"), nil, 0o600))
+}
+
+// What a step has ended stays down, even if a fault has told it to stop before, and was to start it again.
+func TestAStepEndsAProgramThatAFaultHasStopped(t *testing.T) {
+	for name, action := range map[string]Action{"stop": {Stop: "controller"}, "kill": {Kill: "controller"}} {
+		t.Run(name, func(t *testing.T) {
+			r := recorded(&Scenario{})
+			p := shell(t, nil, drains)
+			p.says("ready")
+			r.programs = []*program{{instance: instance{name: "controller"}, process: p.process}}
+			r.stopAndRestart(r.programs[0])
+			p.says("told")
+			if action.Stop != "" { // the step waits until it has exited
+				p.drained()
+			}
+			_, err := r.tryAction(t.Context(), action, nil)
+			require.NoError(t, err)
+			p.drained()
+			r.stops.Wait()
+			require.False(t, p.isRunning(), "the fault has started it again")
+			require.Nil(t, r.stopPrograms())
+			require.Equal(t, 1, strings.Count(p.Log(), "told"))
+		})
+	}
+}
+
+// A step stops the replicas one after the other. A fault leaves alone those that wait for their turn.
+func TestAFaultAtAReplicaThatAStepIsAboutToStop(t *testing.T) {
+	for name, fault := range map[string]func(*run, *program){"stop": (*run).stopAndRestart, "kill": (*run).killAndRestart} {
+		t.Run(name, func(t *testing.T) {
+			r := recorded(&Scenario{})
+			r.programs = nil
+			var replicas []*script
+			for i := range 2 {
+				p := shell(t, nil, drains)
+				p.says("ready")
+				replicas = append(replicas, p)
+				r.programs = append(r.programs, &program{instance: instance{name: fmt.Sprint("controller-", i+1), program: "controller"}, process: p.process})
+			}
+			stopped := make(chan error)
+			go func() {
+				_, err := r.tryAction(t.Context(), Action{Stop: "controller"}, nil)
+				stopped <- err
+			}()
+			replicas[0].says("told")
+			fault(r, r.programs[1])
+			replicas[1].drained()
+			replicas[0].drained()
+			require.NoError(t, <-stopped)
+			r.stops.Wait()
+			require.False(t, replicas[1].isRunning(), "the fault has started it again")
+			require.Nil(t, r.stopPrograms())
+			require.LessOrEqual(t, strings.Count(replicas[1].Log(), "told"), 1)
 		})
 	}
 }

@@ -385,7 +385,8 @@ func isToldNamespace(command []string) bool {
 	return strings.Contains(strings.Join(command, " "), "{namespace}")
 }
 
-// killAndRestart is what a fault calls to kill a program. One that was to end anyway is not started again.
+// killAndRestart is what a fault calls to kill a program. One that was to end anyway, or that a step ends, is not started
+// again.
 func (r *run) killAndRestart(p *program) {
 	ending := p.isStopping()
 	p.kill()
@@ -395,9 +396,12 @@ func (r *run) killAndRestart(p *program) {
 }
 
 // stopAndRestart is what a fault calls to stop a program. It returns as soon as the program has been told. One that has been
-// told already is left alone, because many programs take a second signal for an order to exit at once.
+// told already, or that a step is about to end, is left alone, because many programs take a second signal for an order to
+// exit at once.
 func (r *run) stopAndRestart(p *program) {
-	if p.isStopping() {
+	r.mu.Lock() // a step that calls setDown now waits for this stop in r.stops
+	defer r.mu.Unlock()
+	if p.isDown || p.isStopping() {
 		return
 	}
 	r.stops.Go(func() {
@@ -411,14 +415,24 @@ func (r *run) stopAndRestart(p *program) {
 	p.awaitStopping()
 }
 
-// restart starts a program after a fault has ended it, as a Deployment would.
+// restart starts a program after a fault has ended it, as a Deployment would, unless a step has ended it meanwhile.
 func (r *run) restart(p *program) {
-	if err := p.start(); err != nil {
+	if err := r.startUnlessDown(p); err != nil {
 		select {
 		case r.died <- &Failure{Died, "start", err.Error()}:
 		default: // one failure is enough
 		}
 	}
+}
+
+// startUnlessDown starts a program, unless a step has ended it. After setDown, no call of it starts the program.
+func (r *run) startUnlessDown(p *program) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.isDown {
+		return nil
+	}
+	return p.start()
 }
 
 // stopPrograms stops the programs at the end of the run, all at once.

@@ -226,7 +226,8 @@ type Action struct {
 	Request *Request `json:"request,omitempty"`
 	// Controller stops the programs with SIGTERM ("stop"), or starts them ("start").
 	Controller string `json:"controller,omitempty"`
-	// Stop, Kill and Start do that to one program or instance, by name: "agent", "agent-node-0", "controller-2".
+	// Stop, Kill and Start do that to one program or instance, by name: "agent", "agent-node-0", "controller-2". What a step
+	// has ended, no fault starts again.
 	Stop  string `json:"stop,omitempty"`
 	Kill  string `json:"kill,omitempty"`
 	Start string `json:"start,omitempty"`

@@ -78,23 +78,26 @@ func (r *run) tryAction(ctx context.Context, action Action, asked deletions) ([]
 	case action.Pause.Duration != 0:
 		return nil, r.sleep(ctx, nil, action.Pause.Duration)
 	case action.Controller == "stop", action.Stop != "":
+		programs := r.named(action.Stop)
+		r.setDown(programs, true)
 		r.stops.Wait()
-		for _, p := range r.named(action.Stop) {
-			r.setDown(p, true)
+		for _, p := range programs {
 			if failure := p.stop(r.scenario.StopsWith); failure != nil {
 				return nil, failure
 			}
 		}
 		return nil, nil
 	case action.Kill != "":
-		for _, p := range r.named(action.Kill) {
-			r.setDown(p, true)
+		programs := r.named(action.Kill)
+		r.setDown(programs, true)
+		for _, p := range programs {
 			p.kill()
 		}
 		return nil, nil
 	case action.Controller == "start", action.Start != "":
-		for _, p := range r.named(action.Start) {
-			r.setDown(p, false)
+		programs := r.named(action.Start)
+		r.setDown(programs, false)
+		for _, p := range programs {
 			if err := p.start(); err != nil {
 				return nil, err
 			}
