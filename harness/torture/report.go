@@ -78,7 +78,15 @@ func (r *Report) retried(again Outcome) {
 		r.Retried = map[string][]Outcome{}
 	}
 	key := again.Plan.Key()
-	r.Retried[key] = append(r.Retried[key], again)
+	r.Retried[key] = append(r.Retried[key], again.forReport())
+}
+
+// forReport returns what a [Report] keeps of an outcome.
+func (o Outcome) forReport() Outcome {
+	if o.Verdict == Passed {
+		o.History, o.Log = &history.History{}, ""
+	}
+	return o
 }
 
 // failure is an outcome that counts, and in how many runs of its plan the controller failed with the same verdict.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
 )
@@ -481,6 +482,31 @@ func TestProgress(t *testing.T) {
 		require.Equal(t, "torture: 4 of 5 plans done, 1 failed, about 0s left", lines[2])
 		require.Equal(t, "torture: 5 of 5 plans done, 1 failed", lines[3])
 	})
+}
+
+// In a long run, most plans pass. Whoever is told of them gets everything, and the report keeps what it needs.
+func TestAReportDoesNotKeepTheEvidenceOfPlansThatPassed(t *testing.T) {
+	h := history.Of(history.Record{Request: &history.Request{ID: 1, Verb: "list", Resource: "pods"}})
+	outcome := func(kind string, verdict Verdict) Outcome {
+		return Outcome{Plan: Plan{Kind: kind}, Verdict: verdict, Notes: []string{"a note"}, History: h, Log: "started"}
+	}
+	passed, failed := outcome("slow", Passed), outcome("killed", Lost)
+	var finished []Outcome
+	lab := &Lab{shared: &controlPlane{cluster: &cluster.Cluster{}}}
+	report, err := lab.Run(t.Context(), Options{
+		Scenario: &Scenario{}, Commands: Single("true"), Baseline: &Baseline{History: h}, Plans: []Plan{passed.Plan, failed.Plan}, Unconfirmed: true,
+		Elsewhere: func(_ context.Context, _ []Plan, finished func(Outcome) error) error {
+			return errors.Join(finished(passed), finished(failed))
+		},
+		Finished: func(o Outcome) { finished = append(finished, o) },
+	})
+	require.NoError(t, err)
+	require.Equal(t, []Outcome{passed, failed}, finished)
+	report.retried(passed)
+	slim := passed
+	slim.History, slim.Log = &history.History{}, ""
+	require.Equal(t, []Outcome{slim, failed}, report.Outcomes)
+	require.Equal(t, []Outcome{slim}, report.Retried[passed.Plan.Key()])
 }
 
 func TestUnfitError(t *testing.T) {

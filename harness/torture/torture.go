@@ -96,7 +96,8 @@ type Outcome struct {
 	Duration time.Duration
 }
 
-// Report is what all runs came to.
+// Report is what all runs came to. The outcomes of plans that passed are without History and Log in it, because those of
+// thousands of plans would not fit in memory. [Options.Finished] gets them.
 type Report struct {
 	Baseline *Baseline
 	Outcomes []Outcome
@@ -177,7 +178,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		report.Outcomes = append(report.Outcomes, outcome)
+		report.Outcomes = append(report.Outcomes, outcome.forReport())
 		p.finished(outcome)
 		if o.Finished != nil {
 			o.Finished(outcome)
