@@ -102,9 +102,9 @@ func TestAProgramThatIsBeingStoppedIsNotFrozen(t *testing.T) {
 }
 
 // held is a run in which a fault begins to hold up the controller.
-func held(kind history.InjectionKind, watched map[watching]bool) (r *run, over func()) {
+func held(kind history.InjectionKind, opened map[watching]bool) (r *run, over func()) {
 	r = recorded(&Scenario{})
-	r.watched = watched
+	r.opened = opened
 	return r, r.holdUps.begin("", kind)
 }
 
@@ -166,6 +166,29 @@ func TestAnOutageEndsWithTheRecovery(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A resource without objects has no events. Its watch must be open again all the same, or else it is opened in the quiet time.
+func TestAnOutageGoesOnUntilWatchesWithoutEventsAreOpen(t *testing.T) {
+	r := replicas()
+	id := int64(0)
+	open := func(p *program, resource string) {
+		id++
+		q := history.Request{ID: int64(p.number)<<proxyBits + id, Program: p.process.label, Verb: "watch", Resource: resource, Status: 200, Open: true, Start: time.Now()}
+		r.recording.Record(history.Record{Request: &q})
+	}
+	for _, p := range r.programs[:2] {
+		open(p, "pods")
+		open(p, "secrets")
+	}
+	r.opened = r.openedIn(r.recording.History())
+	r.recording = history.Memory{}
+	outage := time.Now()
+	open(r.programs[0], "pods")
+	require.False(t, r.recovered("controller-1", outage), "it has not opened the watch of secrets")
+	open(r.programs[0], "secrets")
+	require.True(t, r.recovered("controller-1", outage))
+	require.False(t, r.recovered("", outage))
 }
 
 func TestMayHaveLostLease(t *testing.T) {
@@ -255,7 +278,7 @@ func TestReplicasStandIn(t *testing.T) {
 // Each program recovers from an outage by itself.
 func TestAnOutageOfOneProgram(t *testing.T) {
 	r := replicas()
-	r.watched = map[watching]bool{{"controller", "pods"}: true, {"agent", "nodes"}: true}
+	r.opened = map[watching]bool{{"controller", "pods"}: true, {"agent", "nodes"}: true}
 	begin := time.Now()
 	watch := func(id int64, program, resource string) {
 		r.recording.Record(history.Record{Request: &history.Request{ID: id, Program: program, Verb: "watch", Resource: resource, Status: 200, Open: true, Start: time.Now()}})

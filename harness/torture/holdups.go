@@ -183,7 +183,7 @@ func (r *run) recovered(label string, from time.Time) bool {
 		}
 	}
 	for _, p := range r.programs {
-		for w := range r.watched {
+		for w := range r.opened {
 			isToWatch := !p.isSwitchedOff() && (label == "" || p.process.label == label) && w.program == r.scenario.target(p.process.label)
 			if isToWatch && !open[watching{p.process.label, w.resource}] {
 				return false

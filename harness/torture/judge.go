@@ -23,9 +23,10 @@ type Baseline struct {
 	requests int      // the most in one quiet time
 	events   int      // the most writes of Events in one quiet time
 	watched  map[watching]bool
+	opened   map[watching]bool
 }
 
-// watching says that a program was sent events of a resource.
+// watching says that a program watches a resource.
 type watching struct {
 	program  string // see Scenario.target
 	resource string
@@ -37,8 +38,9 @@ type observation struct {
 	change    oracle.Change     // after which it did not
 	end       []string          // normalized, see oracle.Normalize
 	effects   oracle.Effects
-	injected  int // requests that something was done to
-	watched   map[watching]bool
+	injected  int               // requests that something was done to
+	watched   map[watching]bool // see run.watched
+	opened    map[watching]bool // see run.opened
 	attempts  []map[string]int  // writes to each object, by step
 	cutOff    []history.Request // in flight at SIGTERM, and given up by the controller
 	rest      quietTime

@@ -131,6 +131,15 @@ func TestWatchedIn(t *testing.T) {
 	}
 	h := &history.History{Events: []history.Event{event(1, "pods"), event(2, "pods"), event(1, "nodes"), event(3, "nodes")}}
 	require.Equal(t, map[watching]bool{{"controller", "pods"}: true, {"agent", "nodes"}: true}, r.watchedIn(h))
+
+	request := func(proxy int, verb, resource string, status int) history.Request {
+		return history.Request{ID: int64(proxy)<<proxyBits + 1, Verb: verb, Resource: resource, Status: status}
+	}
+	h = &history.History{Requests: []history.Request{
+		request(1, "watch", "pods", 200), request(2, "watch", "pods", 200), request(1, "watch", "nodes", 200), request(3, "watch", "nodes", 200),
+		request(3, "list", "pods", 200), request(3, "watch", "secrets", 403),
+	}}
+	require.Equal(t, map[watching]bool{{"controller", "pods"}: true, {"agent", "nodes"}: true}, r.openedIn(h))
 }
 
 // Each {port} is a port that no other program has, in this run or another.

@@ -48,6 +48,9 @@ type run struct {
 	armed        []armed // the faults of the plan
 	// watched are the resources of which programs must be sent events before the first step; nil for none.
 	watched map[watching]bool
+	// opened are the resources whose watches programs must open again after an outage; nil for none. It includes those without
+	// objects, of which no events are sent.
+	opened map[watching]bool
 
 	resources  []resource     // of the scenario, in its order
 	states     *oracle.States // of those resources
@@ -80,7 +83,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 		r.namespace = fmt.Sprintf("torture-%d", r.number)
 	}
 	if b != nil {
-		r.watched = b.watched
+		r.watched, r.opened = b.watched, b.opened
 	}
 	var seen *observation
 	err := r.compile()
@@ -581,7 +584,7 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 	if r.states.Gaps() == 0 {
 		seen.effects.Changes = r.states.Counts()
 	}
-	seen.watched = r.watchedIn(recorded)
+	seen.watched, seen.opened = r.watchedIn(recorded), r.openedIn(recorded)
 	for _, q := range recorded.Requests {
 		if q.IsDisturbed() {
 			seen.injected++

@@ -520,7 +520,7 @@ func TestUnfitError(t *testing.T) {
 // baselineOf is the baseline of runs that showed this.
 func baselineOf(t *testing.T, s *Scenario, runs ...*observation) (*Baseline, error) {
 	t.Helper()
-	b := &Baseline{watched: map[watching]bool{}}
+	b := &Baseline{}
 	for _, o := range runs {
 		if _, err := b.add(s, Outcome{}, o); err != nil {
 			return b, err
@@ -531,9 +531,10 @@ func baselineOf(t *testing.T, s *Scenario, runs ...*observation) (*Baseline, err
 
 func TestBaseline(t *testing.T) {
 	run := func(requests, events int, watched ...string) *observation {
-		o := &observation{rest: quietTime{requests: requests, events: events}, watched: map[watching]bool{}}
+		o := &observation{rest: quietTime{requests: requests, events: events}, watched: map[watching]bool{}, opened: map[watching]bool{}}
 		for _, resource := range watched {
 			o.watched[watching{resource: resource}] = true
+			o.opened[watching{resource: resource}] = true
 		}
 		return o
 	}
@@ -543,6 +544,7 @@ func TestBaseline(t *testing.T) {
 	require.Equal(t, 3, b.requests)
 	require.Equal(t, 5, b.events)
 	require.Equal(t, map[watching]bool{{resource: "pods"}: true}, b.watched)
+	require.Equal(t, b.watched, b.opened)
 }
 
 // What differs between runs without faults is printed as the scenario wants it.

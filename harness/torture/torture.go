@@ -232,7 +232,7 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 		return nil, err
 	}
 	fmt.Fprintln(o.Progress, "torture: baseline: runs without faults, until two in a row bring nothing new")
-	b := &Baseline{watched: map[watching]bool{}}
+	b := &Baseline{}
 	for settled := 0; settled < 2 && b.Runs < maxBaselineRuns; {
 		outcomes := make([]Outcome, min(2, o.Runs()))
 		seen := make([]*observation, len(outcomes))
@@ -271,7 +271,7 @@ func (b *Baseline) add(s *Scenario, outcome Outcome, o *observation) (news bool,
 	b.Runs++
 	news = b.Expected.Add(o.effects)
 	if b.Runs == 1 {
-		b.end, b.History, b.watched = o.end, outcome.History, o.watched
+		b.end, b.History, b.watched, b.opened = o.end, outcome.History, o.watched, o.opened
 	}
 	if differences := oracle.Compare(b.end, o.end); len(differences) > 0 {
 		var lines, fields []string
@@ -299,6 +299,7 @@ func (b *Baseline) add(s *Scenario, outcome Outcome, o *observation) (news bool,
 	}
 	b.requests, b.events = max(b.requests, o.rest.requests), max(b.events, o.rest.events)
 	maps.DeleteFunc(b.watched, func(w watching, _ bool) bool { return !o.watched[w] })
+	maps.DeleteFunc(b.opened, func(w watching, _ bool) bool { return !o.opened[w] })
 	return news, nil
 }
 

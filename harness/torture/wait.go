@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -133,17 +134,36 @@ func (r *run) awaitWatches(ctx context.Context) error {
 
 // watchedIn returns the resources of which programs were sent events: of replicas, those of which all were.
 func (r *run) watchedIn(h *history.History) map[watching]bool {
-	type watch struct {
-		proxy    int
-		resource string
-	}
-	sent := map[watch]bool{}
+	sent := map[proxyWatch]bool{}
 	for _, e := range h.Events {
-		sent[watch{proxyOf(e.Request), e.Resource}] = true
+		sent[proxyWatch{proxyOf(e.Request), e.Resource}] = true
 	}
+	return r.ofAllReplicas(sent)
+}
+
+// openedIn returns the resources of which programs opened watches, with or without events: of replicas, those of which all
+// did.
+func (r *run) openedIn(h *history.History) map[watching]bool {
+	opened := map[proxyWatch]bool{}
+	for _, q := range h.Requests {
+		if q.Verb == "watch" && q.Status == http.StatusOK {
+			opened[proxyWatch{proxyOf(q.ID), q.Resource}] = true
+		}
+	}
+	return r.ofAllReplicas(opened)
+}
+
+// proxyWatch identifies the watches of a resource by one instance of a program, through its proxy.
+type proxyWatch struct {
+	proxy    int
+	resource string
+}
+
+// ofAllReplicas returns the watches of each program; of replicas, those that all have.
+func (r *run) ofAllReplicas(all map[proxyWatch]bool) map[watching]bool {
 	watched := map[watching]bool{}
 	for _, p := range r.programs {
-		for w := range sent {
+		for w := range all {
 			if w.proxy == p.number {
 				watched[watching{r.scenario.target(p.process.label), w.resource}] = true
 			}
@@ -151,7 +171,7 @@ func (r *run) watchedIn(h *history.History) map[watching]bool {
 	}
 	for w := range watched {
 		for _, p := range r.programs {
-			if r.scenario.target(p.process.label) == w.program && !sent[watch{p.number, w.resource}] {
+			if r.scenario.target(p.process.label) == w.program && !all[proxyWatch{p.number, w.resource}] {
 				delete(watched, w)
 			}
 		}
