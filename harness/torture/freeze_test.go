@@ -136,8 +136,8 @@ func TestAnOutageEndsWithTheRecovery(t *testing.T) {
 		want             time.Duration // until it counts as over
 	}{
 		"it has recovered":        {true, true, 10 * time.Second},
-		"it does not watch":       {false, true, 90 * time.Second},
-		"it does not write again": {true, false, 90 * time.Second},
+		"it does not watch":       {false, true, 90*time.Second + firstBackoff},
+		"it does not write again": {true, false, 90*time.Second + firstBackoff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -166,6 +166,22 @@ func TestAnOutageEndsWithTheRecovery(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The first wait of client-go's informers is up to 1.6 seconds, and the second up to twice that, however short the outage is.
+func TestAShortOutageEndsWithTheRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, over := held(history.Disconnected, map[watching]bool{{resource: "pods"}: true})
+		begin := time.Now()
+		time.Sleep(time.Second)
+		over()
+		time.Sleep(3500 * time.Millisecond)
+		require.Zero(t, r.elapsed(begin), "it waits")
+		r.recording.Record(history.Record{Request: &history.Request{ID: 1, Verb: "watch", Resource: "pods", Status: 200, Open: true, Start: time.Now()}})
+		require.Zero(t, r.elapsed(begin))
+		time.Sleep(time.Second)
+		require.Equal(t, time.Second, r.elapsed(begin))
+	})
 }
 
 // A resource without objects has no events. Its watch must be open again all the same, or else it is opened in the quiet time.

@@ -96,8 +96,12 @@ func (h *holdUps) current(recovered recovery) (all []*holdUp) {
 	return all
 }
 
+// firstBackoff is more than client-go's informers wait before they watch again for the first time: 0.8 seconds, which jitter may
+// double.
+const firstBackoff = 2 * time.Second
+
 // end returns the end of a hold-up; until it has one, that is now. An outage ends when the program has recovered from it. A
-// client that doubles its waits, with jitter, may need twice as long for that as nobody could connect.
+// client that doubles its waits, with jitter, may need twice as long for that as nobody could connect, and firstBackoff.
 func (one *holdUp) end(now time.Time, recovered recovery) time.Time {
 	switch {
 	case one.to.IsZero():
@@ -105,7 +109,7 @@ func (one *holdUp) end(now time.Time, recovered recovery) time.Time {
 	case one.kind != history.Disconnected || one.recovered:
 		return one.to
 	}
-	latest := one.to.Add(2 * one.to.Sub(one.from))
+	latest := one.to.Add(2*one.to.Sub(one.from) + firstBackoff)
 	switch {
 	case now.After(latest):
 		one.to, one.recovered = latest, true
