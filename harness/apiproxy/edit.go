@@ -185,7 +185,7 @@ func (x *exchange) edit(response *http.Response, contentType string, write func(
 	}
 }
 
-// skipRest records what has had no effect by the end of the watch.
+// skipRest records what has had no effect by the end of the watch, and what came in its place.
 func (e *editor) skipRest() {
 	e.record.Injected = slices.Clone(e.record.Injected) // the recorder has the open watch's
 	for i := range e.record.Injected {
@@ -195,13 +195,14 @@ func (e *editor) skipRest() {
 			one.Skipped = "the watch ended before"
 		case one.Kind == history.EventsLate && !e.done.late:
 			one.Skipped = "no event came"
-		case one.Kind == history.WatchUnobserved && e.done.delayed:
-			*one = history.Injection{Kind: history.EventsLate, Duration: UnobservedLimit}
 		case one.Kind == history.WatchUnobserved && !e.done.unobserved:
 			one.Skipped = "no other event of the object came in time"
 		case one.Kind == history.NoBookmarks && !e.done.noBookmarks:
 			one.Skipped = "no bookmark came"
 		}
+	}
+	if e.done.delayed {
+		e.record.Injected = append(e.record.Injected, history.Injection{Kind: history.EventsLate, Duration: UnobservedLimit, SideEffect: true})
 	}
 	history.SortInjections(e.record.Injected)
 }

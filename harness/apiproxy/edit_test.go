@@ -193,9 +193,11 @@ func TestEventIsNotObserved(t *testing.T) {
 				eventually(t, "it has ended", func() bool { return !w.only().Open })
 				want := fmt.Sprint("unobserved at event ", c.at)
 				if c.late {
-					want = "events late by 2s"
+					want = "events late by 2s, unobserved at event 2: not done, as no other event of the object came in time"
 				}
 				require.Equal(t, want, w.only().Injections())
+				require.True(t, w.only().IsDisturbed())
+				require.Equal(t, !c.late, w.only().MetFault())
 			})
 		})
 	}

@@ -117,6 +117,11 @@ func (x *exchange) skip(which func(history.Injection) bool, why string) {
 	}
 }
 
+// skipKind is skip for one kind of injection.
+func (x *exchange) skipKind(kind history.InjectionKind, why string) {
+	x.skip(func(i history.Injection) bool { return i.Kind == kind }, why)
+}
+
 // only records that what takes the place of the request, or of its answer, is this: of several faults, the first wins.
 func (x *exchange) only(kind history.InjectionKind) {
 	x.skip(func(i history.Injection) bool {
@@ -187,7 +192,7 @@ func (x *exchange) isStream() bool {
 // connection must break.
 func (x *exchange) run() error {
 	if x.injection.Stop == Before {
-		x.proxy.stop()
+		x.stop()
 	}
 	if err := x.wait(history.Delayed, x.injection.Delay); err != nil {
 		return err

@@ -25,11 +25,20 @@ func (x *exchange) wait(kind history.InjectionKind, long time.Duration) error {
 	}
 }
 
+// stop asks the controller to shut down.
+func (x *exchange) stop() {
+	if !x.proxy.stop() {
+		x.skipKind(history.ControllerStopped, "the controller was stopping already")
+	}
+}
+
 // freeze returns when the controller has been frozen and runs again. It returns an error if the controller was ended
 // meanwhile.
 func (x *exchange) freeze() error {
 	defer x.proxy.hold(history.ControllerFrozen)()
-	x.proxy.freeze(x.ctx, x.injection.FreezeFor)
+	if !x.proxy.freeze(x.ctx, x.injection.FreezeFor) {
+		x.skipKind(history.ControllerFrozen, "the controller was stopping, or had ended")
+	}
 	return context.Cause(x.ctx)
 }
 
@@ -40,7 +49,11 @@ func (x *exchange) failMachine(when string) error {
 	if x.injection.Reboot == when {
 		kind = history.MachineRebooted
 	}
-	if x.proxy.failMachine(x.ctx, kind, x.record) {
+	own, done := x.proxy.failMachine(x.ctx, kind, x.record)
+	if !done {
+		x.skipKind(kind, "it was for no machine, or for one that was off or rebooting")
+	}
+	if own {
 		return errOnPurpose
 	}
 	return nil

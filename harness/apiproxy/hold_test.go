@@ -246,9 +246,10 @@ func TestFreeze(t *testing.T) {
 			frozen := make(chan time.Duration)
 			proxy := w.second(apiproxy.Options{Hold: h.hold,
 				Faults: []apiproxy.Fault{{Match: apiproxy.Match{From: 1, To: 1}, Effect: c.effect}},
-				Freeze: func(_ context.Context, long time.Duration) {
+				Freeze: func(_ context.Context, long time.Duration) bool {
 					frozen <- long // it is frozen ...
 					frozen <- long // ... and runs again
+					return true
 				}})
 			done := make(chan int, 1)
 			request := func() {
@@ -295,12 +296,12 @@ func TestAMachineFails(t *testing.T) {
 			calls := 0
 			proxy := w.second(apiproxy.Options{
 				Faults: []apiproxy.Fault{{Match: apiproxy.Match{From: 1, To: 1}, Effect: c.effect}},
-				FailMachine: func(_ context.Context, kind history.InjectionKind, request history.Request) (own bool) {
+				FailMachine: func(_ context.Context, kind history.InjectionKind, request history.Request) (own, done bool) {
 					calls++
 					require.Equal(t, c.kind, kind)
 					require.Equal(t, "node-0", request.Name)
 					require.Equal(t, c.did, did.Load())
-					return c.own
+					return c.own, true
 				}})
 			response, err := client(t, proxy.Config()).Post(proxy.URL()+"/api/v1/nodes/node-0", "", nil)
 			if err == nil {
@@ -315,14 +316,46 @@ func TestAMachineFails(t *testing.T) {
 	}
 }
 
+// What cannot be done to the controller or its machine is recorded as not done, and the request goes on.
+func TestThereIsNothingToDoItTo(t *testing.T) {
+	const noMachine = "not done, as it was for no machine, or for one that was off or rebooting"
+	for text, said := range map[string]string{
+		"stop=before":                 "controller told to stop before it: not done, as the controller was stopping already",
+		"freeze=before":               "controller frozen for 20s before it: not done, as the controller was stopping, or had ended",
+		"freeze=after,freeze-for=3s":  "controller frozen for 3s after it: not done, as the controller was stopping, or had ended",
+		"reboot=before":               "machine rebooted before it: " + noMachine,
+		"power-cut=after":             "power cut after it: " + noMachine,
+		"power-cut=before,refuse=500": "power cut before it: " + noMachine + ", refused with 500",
+	} {
+		t.Run(text, func(t *testing.T) {
+			w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
+			fault, err := apiproxy.ParseFault(text)
+			require.NoError(t, err)
+			proxy := w.second(apiproxy.Options{Faults: []apiproxy.Fault{fault},
+				Stop:        func() bool { return false },
+				Freeze:      func(context.Context, time.Duration) bool { return false },
+				FailMachine: func(context.Context, history.InjectionKind, history.Request) (own, done bool) { return false, false },
+			})
+			response, err := client(t, proxy.Config()).Get(proxy.URL() + "/version")
+			require.NoError(t, err)
+			response.Body.Close()
+			require.Equal(t, cmp.Or(fault.Refuse, 200), response.StatusCode)
+			eventually(t, "it is recorded", func() bool { return w.memory.Len() > 0 })
+			require.Equal(t, said, w.only().Injections())
+			require.Equal(t, fault.Refuse != 0, w.only().IsDisturbed())
+		})
+	}
+}
+
 // When the proxy is stopped, it does not leave the controller frozen.
 func TestStopWhileFrozen(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the API server") })
 	frozen := make(chan struct{})
 	proxy := w.second(apiproxy.Options{Faults: []apiproxy.Fault{{Effect: apiproxy.Effect{Freeze: apiproxy.Before}}},
-		Freeze: func(ctx context.Context, _ time.Duration) {
+		Freeze: func(ctx context.Context, _ time.Duration) bool {
 			close(frozen)
 			<-ctx.Done()
+			return true
 		}})
 	failed := make(chan error, 1)
 	go func() {

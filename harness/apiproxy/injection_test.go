@@ -381,7 +381,7 @@ func TestStopIsAskedForAndTheRequestGoesOn(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
 	var stopped atomic.Int64
 	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Record: w.memory.Record,
-		Faults: []apiproxy.Fault{{Match: apiproxy.Match{From: 2, To: 2}, Effect: apiproxy.Effect{Stop: apiproxy.Before}}}, Stop: func() { stopped.Add(1) }})
+		Faults: []apiproxy.Fault{{Match: apiproxy.Match{From: 2, To: 2}, Effect: apiproxy.Effect{Stop: apiproxy.Before}}}, Stop: func() bool { stopped.Add(1); return true }})
 	require.NoError(t, err)
 	defer proxy.Stop()
 	for range 3 {

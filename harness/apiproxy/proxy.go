@@ -57,16 +57,18 @@ type Options struct {
 	// Armed are further faults to inject until then, which other proxies may have too.
 	Armed []*Armed
 	// Kill and Crash are called by faults with [Effect.Kill] and [Effect.Crash]. They kill the controller or the
-	// control plane, and return when it has exited. Stop is called by faults with [Effect.Stop], and asks the
-	// controller to shut down. A fault whose function is nil is an error.
-	Kill, Crash, Stop func()
+	// control plane, and return when it has exited. A fault whose function is nil is an error, here and below.
+	Kill, Crash func()
+	// Stop is called by faults with [Effect.Stop], and asks the controller to shut down. Here and below, done is false if
+	// there was nothing to do it to, and the proxy then records the fault as skipped.
+	Stop func() (done bool)
 	// Freeze is called by faults with [Effect.Freeze]. It stops the controller's process, lets it continue after that
 	// time, or when ctx ends or the process is to end, and returns then.
-	Freeze func(ctx context.Context, long time.Duration)
+	Freeze func(ctx context.Context, long time.Duration) (done bool)
 	// FailMachine is called by faults with [Effect.Reboot] (kind MachineRebooted) and [Effect.PowerCut] (PowerCut), with
 	// the request that they are for. It returns when the machine is off, or when ctx ends; own reports whether the
 	// controller ran on it.
-	FailMachine func(ctx context.Context, kind history.InjectionKind, request history.Request) (own bool)
+	FailMachine func(ctx context.Context, kind history.InjectionKind, request history.Request) (own, done bool)
 	// Hold is called when a fault begins to keep the client waiting: for the answer to a request (kinds Delayed,
 	// AnsweredLate, NoAnswer and ControllerFrozen), for events (EventsLate), or because it cannot connect
 	// (Disconnected). The proxy calls the function that it returns when that is over. Hold may be nil. The proxy may
@@ -98,14 +100,15 @@ type Proxy struct {
 	upstream  *identity
 	anonymous *identity // adds no credentials; for requests that have credentials of their own, or none
 
-	outside           string
-	namespace         string
-	within            []schema.GroupResource
-	gate              *gate
-	kill, crash, stop func()
-	freeze            func(context.Context, time.Duration)
-	failMachine       func(context.Context, history.InjectionKind, history.Request) (own bool)
-	hold              func(history.InjectionKind) (over func())
+	outside     string
+	namespace   string
+	within      []schema.GroupResource
+	gate        *gate
+	kill, crash func()
+	stop        func() (done bool)
+	freeze      func(context.Context, time.Duration) (done bool)
+	failMachine func(context.Context, history.InjectionKind, history.Request) (own, done bool)
+	hold        func(history.InjectionKind) (over func())
 
 	url        string // base URL for clients
 	isLoopback bool   // url is reachable from this machine only

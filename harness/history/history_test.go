@@ -212,6 +212,8 @@ func TestWhatWasDoneToARequest(t *testing.T) {
 		"what could not be done": {[]history.Injection{{Kind: history.WatchCut, Event: 2, Skipped: "it is XML"}}, "cut at event 2: not done, as it is XML", false, false, false},
 		"a delay, and what could not be done": {[]history.Injection{delay, {Kind: history.WatchCut, Event: 2, Skipped: "it is XML"}},
 			"delayed by 1s, cut at event 2: not done, as it is XML", true, true, false},
+		"a stop that could not be done": {[]history.Injection{{Kind: history.ControllerStopped, Skipped: "it was stopping"}},
+			"controller told to stop before it: not done, as it was stopping", false, false, false},
 		"what nobody knows": {[]history.Injection{{Kind: "tickled"}}, "tickled", true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,6 +222,29 @@ func TestWhatWasDoneToARequest(t *testing.T) {
 			require.Equal(t, c.disturbed, r.IsDisturbed())
 			require.Equal(t, c.slow, r.IsOnlySlow())
 			require.Equal(t, c.toldToStop, r.OnlyToldToStop())
+		})
+	}
+}
+
+// A side effect of a fault disturbs a request, but is not what the fault asked for.
+func TestMetFault(t *testing.T) {
+	late := history.Injection{Kind: history.EventsLate, Duration: 2 * time.Second}
+	sideEffect, skipped := late, history.Injection{Kind: history.WatchUnobserved, Event: 1, Skipped: "no other event came"}
+	sideEffect.SideEffect = true
+	for name, c := range map[string]struct {
+		injected       []history.Injection
+		disturbed, met bool
+	}{
+		"nothing":               {},
+		"a fault":               {[]history.Injection{late}, true, true},
+		"one that was not done": {[]history.Injection{skipped}, false, false},
+		"a side effect":         {[]history.Injection{sideEffect, skipped}, true, false},
+		"both":                  {[]history.Injection{late, sideEffect, skipped}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := history.Request{Injected: c.injected}
+			require.Equal(t, c.disturbed, r.IsDisturbed())
+			require.Equal(t, c.met, r.MetFault())
 		})
 	}
 }

@@ -27,6 +27,9 @@ type Injection struct {
 	Event int `json:"event,omitempty"`
 	// Skipped says why the recorder could not do it after all; it is "" if it was done.
 	Skipped string `json:"skipped,omitempty"`
+	// SideEffect is true if nobody asked for it: it came of another injection, which was skipped in the end. While the recorder
+	// waits for the event that is to replace one that is WatchUnobserved, it delays events.
+	SideEffect bool `json:"sideEffect,omitempty"`
 }
 
 // InjectionKind is what was done to the request, and to whom.
@@ -136,6 +139,11 @@ func (r Request) IsDisturbed() bool {
 	return slices.ContainsFunc(r.Injected, func(i Injection) bool { return i.Skipped == "" })
 }
 
+// MetFault is like IsDisturbed, but ignores side effects: it says whether anything was done that a fault asked for.
+func (r Request) MetFault() bool {
+	return slices.ContainsFunc(r.Injected, func(i Injection) bool { return i.Skipped == "" && !i.SideEffect })
+}
+
 // isDelay says whether the injection only makes the answer come later.
 func (i Injection) isDelay() bool { return i.Kind == Delayed || i.Kind == AnsweredLate }
 
@@ -152,7 +160,7 @@ func (r Request) OnlyToldToStop() bool {
 		if i.Kind != ControllerStopped && !i.isDelay() {
 			return false
 		}
-		stopped = stopped || i.Kind == ControllerStopped
+		stopped = stopped || i.Kind == ControllerStopped && i.Skipped == ""
 	}
 	return stopped
 }

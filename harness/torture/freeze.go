@@ -9,12 +9,13 @@ import (
 
 // freeze stops all threads of the program with SIGSTOP, and lets them continue with SIGCONT after a time, or when ctx
 // ends. It returns when the program runs again or has ended. A program that is being stopped is not frozen, and one that
-// is stopped or killed meanwhile is thawed. If the program is frozen already, freeze waits for that to end.
-func (p *process) freeze(ctx context.Context, long time.Duration) {
+// is stopped or killed meanwhile is thawed. If the program is frozen already, freeze waits for that to end. done is false if
+// the program was not frozen, because it was being stopped or had ended.
+func (p *process) freeze(ctx context.Context, long time.Duration) (done bool) {
 	p.mu.Lock()
 	if p.cmd == nil || p.stopping {
 		p.mu.Unlock()
-		return
+		return false
 	}
 	thawed := p.frozen
 	if thawed == nil {
@@ -26,7 +27,7 @@ func (p *process) freeze(ctx context.Context, long time.Duration) {
 	p.mu.Unlock()
 	select {
 	case <-thawed:
-		return
+		return true
 	case <-time.After(long):
 	case <-ctx.Done():
 	}
@@ -35,6 +36,7 @@ func (p *process) freeze(ctx context.Context, long time.Duration) {
 	if p.frozen == thawed {
 		p.thawLocked()
 	}
+	return true
 }
 
 // thawLocked lets the program continue if it is frozen. p.mu is held.

@@ -84,10 +84,10 @@ func TestAProgramIsFrozenOnceAtATime(t *testing.T) {
 	cancelSecond() // if it began only after the first had ended
 	again()
 	require.Eventually(t, func() bool { return !p.isFrozen() }, hangs, time.Millisecond)
-	p.freeze(t.Context(), time.Millisecond)
+	require.True(t, p.freeze(t.Context(), time.Millisecond))
 	require.Eventually(t, func() bool { return !p.isFrozen() }, hangs, time.Millisecond)
 	require.Nil(t, p.stop(0))
-	p.freeze(t.Context(), time.Hour) // there is nothing to freeze
+	require.False(t, p.freeze(t.Context(), time.Hour), "there is nothing to freeze")
 }
 
 // A program that was told to stop is not kept from it.
@@ -97,7 +97,7 @@ func TestAProgramThatIsBeingStoppedIsNotFrozen(t *testing.T) {
 	var stops sync.WaitGroup
 	stops.Go(func() { require.Nil(t, p.stop(0)) })
 	p.awaitStopping()
-	p.freeze(t.Context(), time.Hour)
+	require.False(t, p.freeze(t.Context(), time.Hour))
 	stops.Wait()
 }
 

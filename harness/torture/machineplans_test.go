@@ -4,7 +4,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/machine"
@@ -97,4 +101,43 @@ func TestAProgramOnAMachine(t *testing.T) {
 	require.True(t, p.isRunning())
 	p.hasNotFailed()
 	require.Zero(t, p.asked.Load())
+}
+
+// A fault at a request for no machine, or for one that is off or rebooting, does nothing.
+func TestFailMachine(t *testing.T) {
+	patch := history.Request{Verb: "patch", Resource: "nodes", Name: "node-0"}
+	rebooting := map[string]string{machine.RebootingAnnotation: "{}"}
+	for name, c := range map[string]struct {
+		program     *program
+		request     history.Request
+		annotations map[string]string
+		on          bool
+		own, done   bool
+	}{
+		"the machine of a Node":           {&program{}, patch, nil, true, false, true},
+		"the program's own":               {&program{instance: instance{node: "node-0"}}, history.Request{Resource: "pods"}, nil, true, true, true},
+		"no machine":                      {&program{}, history.Request{Resource: "pods"}, nil, true, false, false},
+		"one that is off":                 {&program{instance: instance{node: "node-0"}}, patch, nil, false, true, false},
+		"one that is rebooting":           {&program{}, patch, rebooting, true, false, false},
+		"one that has been removed since": {&program{}, history.Request{Resource: "nodes", Name: "node-1"}, nil, true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recorded(&Scenario{})
+			r.machines = newMachines(t.Context())
+			r.machines.set("node-0", machineState{on: c.on})
+			r.machines.set("node-1", machineState{on: true})
+			client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0", Labels: map[string]string{machine.PowerLabel: "on"}, Annotations: c.annotations}})
+			client.PrependReactor("*", "nodes", func(action clienttesting.Action) (bool, kruntime.Object, error) {
+				if action.GetVerb() == "patch" || c.annotations != nil {
+					r.machines.set("node-0", machineState{}) // it goes off
+				}
+				return false, nil, nil
+			})
+			r.controlPlane = &controlPlane{clients: &clients{Interface: client}}
+			own, done := r.failMachine(c.program)(t.Context(), history.PowerCut, c.request)
+			require.Equal(t, c.own, own)
+			require.Equal(t, c.done, done)
+			require.Empty(t, r.died)
+		})
+	}
 }

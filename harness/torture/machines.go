@@ -384,16 +384,17 @@ func (r *run) changeMachine(ctx context.Context, a MachineAction) ([]applied, er
 const faultBootTime = 2 * time.Second
 
 // failMachine returns what the proxy of a program calls to make a machine fail: the one that the program runs on, or else
-// the one whose Node the request is for. See [apiproxy.Options].
-func (r *run) failMachine(p *program) func(context.Context, history.InjectionKind, history.Request) (own bool) {
-	return func(_ context.Context, kind history.InjectionKind, q history.Request) (own bool) {
+// the one whose Node the request is for. See [apiproxy.Options]. It does nothing to a machine that is off or rebooting.
+func (r *run) failMachine(p *program) func(context.Context, history.InjectionKind, history.Request) (own, done bool) {
+	return func(_ context.Context, kind history.InjectionKind, q history.Request) (own, done bool) {
 		name := p.node
 		if name == "" && q.Group == "" && q.Resource == "nodes" {
 			name = q.Name
 		}
 		if name == "" {
-			return false
+			return false, false
 		}
+		own = name == p.node
 		options := machine.RebootOptions{Behavior: machine.PowerCut, BootTime: faultBootTime, Spontaneous: true}
 		if kind == history.MachineRebooted {
 			options.Behavior = machine.Normal
@@ -401,9 +402,14 @@ func (r *run) failMachine(p *program) func(context.Context, history.InjectionKin
 		ctx := r.machines.ctx // that of the request ends when the program does
 		before, _ := r.machines.get(name)
 		if !before.on {
-			return name == p.node
+			return own, false
 		}
-		err := machine.Reboot(ctx, r.controlPlane.clients, name, options)
+		node, err := r.controlPlane.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			isRebooting := node.Annotations[machine.RebootingAnnotation] != "" // Reboot leaves it alone
+			err = machine.Reboot(ctx, r.controlPlane.clients, name, options)
+			done = err == nil && !isRebooting
+		}
 		if err == nil {
 			err = wait.PollUntilContextTimeout(ctx, pollInterval/10, time.Minute, true, func(context.Context) (bool, error) {
 				now, _ := r.machines.get(name)
@@ -413,7 +419,7 @@ func (r *run) failMachine(p *program) func(context.Context, history.InjectionKin
 		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
 			r.cannotGoOn(fmt.Errorf("make machine %s fail: %w", name, err))
 		}
-		return name == p.node
+		return own, done
 	}
 }
 

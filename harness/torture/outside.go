@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -159,11 +160,10 @@ func (r *run) startOutside(ctx context.Context, name string, number int) (*outsi
 	// A fault at a request to it may kill or stop the programs that have sent it: all of them, as they have one proxy.
 	options := apiproxy.Options{
 		Upstream: &rest.Config{Host: o.url}, Outside: name, Record: r.recorder("", number), Crash: r.crash(),
-		Kill: func() { r.each(r.killAndRestart) }, Stop: func() { r.each(r.stopAndRestart) },
-		Freeze: func(ctx context.Context, long time.Duration) {
-			var frozen sync.WaitGroup
-			r.each(func(p *program) { frozen.Go(func() { p.freeze(ctx, long) }) })
-			frozen.Wait()
+		Kill: func() { r.each(func(p *program) bool { r.killAndRestart(p); return true }) },
+		Stop: func() bool { return r.each(r.stopAndRestart) },
+		Freeze: func(ctx context.Context, long time.Duration) bool {
+			return r.each(func(p *program) bool { return p.freeze(ctx, long) })
 		},
 		Hold: r.holder(""),
 	}
@@ -178,11 +178,19 @@ func (r *run) startOutside(ctx context.Context, name string, number int) (*outsi
 	return o, nil
 }
 
-// each does something to each program.
-func (r *run) each(do func(*program)) {
+// each does something to all programs at once. It reports whether it was done to any.
+func (r *run) each(do func(*program) bool) bool {
+	var all sync.WaitGroup
+	var done atomic.Bool
 	for _, p := range r.programs {
-		do(p)
+		all.Go(func() {
+			if do(p) {
+				done.Store(true)
+			}
+		})
 	}
+	all.Wait()
+	return done.Load()
 }
 
 // stop stops the proxy, and then the program.

@@ -411,7 +411,7 @@ func TestAllAtOnce(t *testing.T) {
 // many programs exit at once, with an error, when they get a second signal.
 func TestAFaultWhileTheProgramEnds(t *testing.T) {
 	for name, fault := range map[string]func(*run, *program){
-		"stop": func(r *run, p *program) { r.stopAndRestart(p); r.stops.Wait() },
+		"stop": func(r *run, p *program) { require.False(t, r.stopAndRestart(p)); r.stops.Wait() },
 		"kill": func(r *run, p *program) { r.killAndRestart(p) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -447,7 +447,7 @@ func TestAStepEndsAProgramThatAFaultHasStopped(t *testing.T) {
 			p := shell(t, nil, drains)
 			p.says("ready")
 			r.programs = []*program{{instance: instance{name: "controller"}, process: p.process}}
-			r.stopAndRestart(r.programs[0])
+			require.True(t, r.stopAndRestart(r.programs[0]))
 			p.says("told")
 			if action.Stop != "" { // the step waits until it has exited
 				p.drained()
@@ -465,7 +465,10 @@ func TestAStepEndsAProgramThatAFaultHasStopped(t *testing.T) {
 
 // A step stops the replicas one after the other. A fault leaves alone those that wait for their turn.
 func TestAFaultAtAReplicaThatAStepIsAboutToStop(t *testing.T) {
-	for name, fault := range map[string]func(*run, *program){"stop": (*run).stopAndRestart, "kill": (*run).killAndRestart} {
+	for name, fault := range map[string]func(*run, *program){
+		"stop": func(r *run, p *program) { require.False(t, r.stopAndRestart(p)) },
+		"kill": (*run).killAndRestart,
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := recorded(&Scenario{})
 			r.programs = nil

@@ -171,7 +171,7 @@ func (r *Report) NotRun() []Outcome {
 	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Verdict != NotRun })
 }
 
-// NotMet returns the outcomes of the plans that were run without their faults, because the requests did not come.
+// NotMet returns the outcomes of the plans that were run without their faults. See [Outcome.NotMet].
 func (r *Report) NotMet() []Outcome {
 	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Verdict == NotRun || !o.NotMet })
 }
@@ -414,7 +414,7 @@ func (r *Report) writeTable(w io.Writer) error {
 	}
 	if total.notMet > 0 {
 		fmt.Fprint(w, "\n")
-		writeWrapped(w, "", "NOT MET: the request or event at which the fault is aimed did not come, so these plans say nothing about the controller.")
+		writeWrapped(w, "", "NOT MET: the request or event at which the fault is aimed did not come, or the fault could not be done to it, so these plans say nothing about the controller.")
 	}
 	return nil
 }

@@ -187,8 +187,8 @@ seeds          2       0        0         0         1 died, 1 change lost
 slow           3       1        1         1
 watch cut      2       0        1         0         1 does not come to rest
 
-NOT MET: the request or event at which the fault is aimed did not come, so these plans say nothing
-about the controller.
+NOT MET: the request or event at which the fault is aimed did not come, or the fault could not be
+done to it, so these plans say nothing about the controller.
 
 1. change lost: Pod a-1 still runs, 20s after the start
    2 plans: request lost, seed 4

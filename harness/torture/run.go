@@ -106,7 +106,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 	if len(r.stepStarts) > 0 {
 		outcome.FailedAt = r.stepStarts[len(r.stepStarts)-1]
 	}
-	outcome.NotMet = len(plan.Faults) > 0 && !slices.ContainsFunc(outcome.History.Requests, history.Request.IsDisturbed)
+	outcome.NotMet = !plan.isMet(outcome.History)
 	outcome.Duration = time.Since(start)
 	var failure *Failure
 	switch silent := (*SilentError)(nil); {
@@ -120,6 +120,11 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 		outcome.Verdict, outcome.Message = NotRun, err.Error()
 	}
 	return outcome, seen, nil
+}
+
+// isMet reports whether any fault of the plan was injected in a run that was recorded. A plan without faults is always met.
+func (p Plan) isMet(h *history.History) bool {
+	return len(p.Faults) == 0 || slices.ContainsFunc(h.Requests, history.Request.MetFault)
 }
 
 // compile compiles the rules, unless all runs share them: that takes some milliseconds.
@@ -345,7 +350,7 @@ func (r *run) qualify(account string) (namespace, name string) {
 func (r *run) proxyOptions(p *program, upstream *rest.Config, number int) apiproxy.Options {
 	options := apiproxy.Options{
 		Upstream: upstream, Record: r.recorder(p.process.label, number), Armed: faultsOf(r.armed, p.instance), Crash: r.crash(),
-		Kill: func() { r.killAndRestart(p) }, Stop: func() { r.stopAndRestart(p) }, Freeze: p.freeze,
+		Kill: func() { r.killAndRestart(p) }, Stop: func() bool { return r.stopAndRestart(p) }, Freeze: p.freeze,
 		Hold: r.holder(p.process.label),
 	}
 	if r.scenario.hasMachines() {
@@ -400,12 +405,12 @@ func (r *run) killAndRestart(p *program) {
 
 // stopAndRestart is what a fault calls to stop a program. It returns as soon as the program has been told. One that has been
 // told already, or that a step is about to end, is left alone, because many programs take a second signal for an order to
-// exit at once.
-func (r *run) stopAndRestart(p *program) {
+// exit at once; done is false then.
+func (r *run) stopAndRestart(p *program) (done bool) {
 	r.mu.Lock() // a step that calls setDown now waits for this stop in r.stops
 	defer r.mu.Unlock()
 	if p.isDown || p.isStopping() {
-		return
+		return false
 	}
 	r.stops.Go(func() {
 		if failure := p.stop(r.scenario.StopsWith); failure != nil {
@@ -416,6 +421,7 @@ func (r *run) stopAndRestart(p *program) {
 		r.restart(p)
 	})
 	p.awaitStopping()
+	return true
 }
 
 // restart starts a program after a fault has ended it, as a Deployment would, unless a step has ended it meanwhile.

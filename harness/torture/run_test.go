@@ -215,6 +215,34 @@ func TestIsChangedByOthers(t *testing.T) {
 	}
 }
 
+// A plan is met if one of its faults was injected, and not only what came of it.
+func TestIsMet(t *testing.T) {
+	skipped := func(i history.Injection) history.Injection {
+		i.Skipped = "there is nothing to do it to"
+		return i
+	}
+	frozen, unobserved := history.Injection{Kind: history.ControllerFrozen}, history.Injection{Kind: history.WatchUnobserved, Event: 1}
+	late := history.Injection{Kind: history.EventsLate, Duration: 2 * time.Second, SideEffect: true}
+	for name, c := range map[string]struct {
+		injections []history.Injection
+		want       bool
+	}{
+		"nothing came":                     {nil, false},
+		"it was refused":                   {[]history.Injection{refusal}, true},
+		"frozen while stopping":            {[]history.Injection{skipped(frozen)}, false},
+		"frozen":                           {[]history.Injection{frozen}, true},
+		"unobserved":                       {[]history.Injection{unobserved}, true},
+		"unobserved, and nothing followed": {[]history.Injection{late, skipped(unobserved)}, false},
+		"one of two":                       {[]history.Injection{refusal, skipped(frozen)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &history.History{Requests: []history.Request{{Verb: "list"}, injected(history.Request{Verb: "watch"}, c.injections...)}}
+			require.Equal(t, c.want, Plan{Faults: []apiproxy.Fault{{}}}.isMet(h))
+			require.True(t, NoFault.isMet(h), "it has none")
+		})
+	}
+}
+
 // Events have a limit of their own, so they don't count as requests too.
 func TestCountAtRest(t *testing.T) {
 	write := func(verb, resource string) history.Request {

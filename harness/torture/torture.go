@@ -88,7 +88,8 @@ type Outcome struct {
 	Cause   string   // see Failure.Cause
 	Message string   // what went wrong, in a sentence; "" if the controller passed
 	Notes   []string // what was unusual and may be right
-	// NotMet says that the plan's faults did not occur: the requests that it aims at did not come.
+	// NotMet says that the plan's faults did not occur: the requests that it aims at did not come, or the faults could not be
+	// done to them.
 	NotMet   bool
 	History  *history.History
 	Log      string    // of the controller
