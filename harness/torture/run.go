@@ -14,8 +14,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
@@ -179,10 +182,11 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 	return seen, r.observe(ctx, seen)
 }
 
-// prepareNamespace creates the namespace of the run. clean removes what the run has created and other runs would meet.
+// prepareNamespace creates the namespace of the run, unless all runs share one. clean removes what the run has created and other runs would meet.
 func (r *run) prepareNamespace(ctx context.Context) (clean func(context.Context) error, err error) {
 	if r.scenario.Namespace != "" && !r.scenario.isCluster() {
-		return r.cleanNamespace, nil
+		before, err := r.existing(ctx)
+		return func(ctx context.Context) error { return r.cleanNamespace(ctx, before) }, err
 	}
 	namespaces := r.controlPlane.clients.CoreV1().Namespaces()
 	_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, metav1.CreateOptions{})
@@ -217,33 +221,83 @@ func (r *run) mayStay(ctx context.Context) (bool, error) {
 	return len(pods.Items) == 0, nil
 }
 
-// cleanNamespace deletes what a run has created in a namespace that stays.
-func (r *run) cleanNamespace(ctx context.Context) error {
-	if r.states == nil {
-		return nil
-	}
-	for i, name := range r.scenario.Resources {
-		client := r.controlPlane.clients.of(r.resources[i], r.namespace)
-		before := r.states.Before(r.resources[i].Resource)
-		err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-			list, err := client.List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return false, nil // the control plane may have been killed just now
-			}
-			left := 0
-			for _, item := range list.Items {
-				if !before[item.GetName()] {
-					left++
-					_ = client.Delete(ctx, item.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}) // the next List tells
-				}
-			}
-			return left == 0, nil
-		})
+// objectNames are the names of objects, by resource as in [Scenario.Resources].
+type objectNames map[string]map[string]bool
+
+// existing returns the objects of the scenario's resources in the run's namespace. Those that the manifests only define
+// have none.
+func (r *run) existing(ctx context.Context) (objectNames, error) {
+	names := objectNames{}
+	for _, name := range r.scenario.Resources {
+		resource, err := r.controlPlane.clients.lookUp(schema.ParseGroupResource(name).WithVersion(""))
+		if meta.IsNoMatchError(err) {
+			continue
+		}
 		if err != nil {
-			return fmt.Errorf("delete the %s of %s: %w", name, r.namespace, err)
+			return nil, fmt.Errorf("resource %q: %w", name, err)
+		}
+		list, err := r.controlPlane.clients.of(resource, r.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("list the %s of %s: %w", name, r.namespace, err)
+		}
+		names[name] = map[string]bool{}
+		for _, item := range list.Items {
+			names[name][item.GetName()] = true
 		}
 	}
+	return names, nil
+}
+
+// cleanNamespace deletes the objects that have been created in a namespace that stays since there were only those of before:
+// by the manifests, the steps and the programs. It gives up if the control plane could not be started again.
+func (r *run) cleanNamespace(ctx context.Context, before objectNames) error {
+	left := ""
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		if r.controlPlane.restartErr != nil && r.controlPlane.restartErr() != nil {
+			return true, nil // it is reported elsewhere
+		}
+		left = ""
+		for i, resource := range r.resources {
+			name := r.scenario.Resources[i]
+			list, err := r.controlPlane.clients.of(resource, r.namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				left = name
+				return false, nil // the control plane may have been killed just now
+			}
+			for _, item := range list.Items {
+				if !before[name][item.GetName()] && !isInEveryNamespace(item) {
+					left = name
+					r.deleteNow(ctx, resource, item)
+				}
+			}
+		}
+		return left == "", nil
+	})
+	if err != nil {
+		return fmt.Errorf("delete the %s of %s: %w", left, r.namespace, err)
+	}
 	return nil
+}
+
+// deleteNow asks for the deletion of an object after the programs have ended, so that nobody removes their finalizers. Whether
+// it is gone, the next List tells.
+func (r *run) deleteNow(ctx context.Context, of resource, object unstructured.Unstructured) {
+	client := r.controlPlane.clients.of(of, r.namespace)
+	_ = client.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+	if len(object.GetFinalizers()) > 0 {
+		_, _ = client.Patch(ctx, object.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	}
+}
+
+// isInEveryNamespace reports whether the controller manager creates an object in every namespace, again if it is deleted.
+func isInEveryNamespace(object unstructured.Unstructured) bool {
+	switch object.GetKind() {
+	case "ConfigMap":
+		return object.GetName() == "kube-root-ca.crt"
+	case "ServiceAccount":
+		return object.GetName() == "default"
+	}
+	return false
 }
 
 // prepareObjects applies the manifests and finds the scenario's resources.

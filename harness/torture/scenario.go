@@ -66,8 +66,9 @@ type Scenario struct {
 	// Says are texts that the controller must have printed at the end, if printing is its job.
 	Says []string `json:"says,omitempty"`
 	// Namespace is for a controller that works in this namespace only. There is one run at a time then, and the objects
-	// of Resources that it has created are deleted after it. Default: a namespace for each run. With Scope "cluster", it is
-	// the namespace of objects that name none, "torture" by default.
+	// of Resources that it has created are deleted after it, with those of Manifests and whatever their finalizers are.
+	// Default: a namespace for each run. With Scope "cluster", it is the namespace of objects that name none, "torture" by
+	// default.
 	Namespace string `json:"namespace,omitempty"`
 
 	// Invariants must hold in every state, in the order in which etcd committed them. After a restart of the API server,
