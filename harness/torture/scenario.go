@@ -244,7 +244,8 @@ type Reference struct {
 	// Namespace is theirs, if they have one. Default: the run's.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
-	Selector  string `json:"selector,omitempty"` // of labels, in place of a name
+	// Selector is one of labels, in place of a name. Objects that are deleted before the step gets to them are left out.
+	Selector string `json:"selector,omitempty"`
 }
 
 // Patch is a JSON merge patch.

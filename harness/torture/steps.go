@@ -149,7 +149,11 @@ func (r *run) deleteObjects(ctx context.Context, ref Reference, asked deletions)
 	}
 	client := r.client(resource, ref)
 	for _, name := range names {
-		if err := asked.request(ctx, client, name); err != nil {
+		err := asked.request(ctx, client, name)
+		if ref.isGone(err) {
+			continue
+		}
+		if err != nil {
 			return r.notApplied(ctx, resource, ref, name, fmt.Errorf("delete %s %s: %w", ref.Resource, name, err))
 		}
 		if err := r.awaitDeletion(ctx, resource.Resource, asked[name]); err != nil {
@@ -176,6 +180,9 @@ func (r *run) patchObjects(ctx context.Context, patch Patch) (all []applied, err
 	client := r.client(resource, patch.Reference)
 	for _, name := range names {
 		patched, err := client.Patch(ctx, name, types.MergePatchType, merge, metav1.PatchOptions{FieldManager: fieldManager})
+		if patch.isGone(err) {
+			continue
+		}
 		if err != nil {
 			return nil, r.notApplied(ctx, resource, patch.Reference, name, fmt.Errorf("patch %s %s: %w", patch.Resource, name, err))
 		}
@@ -213,6 +220,10 @@ func (r *run) notApplied(ctx context.Context, resource resource, ref Reference, 
 	what := resource.Resource + " " + key
 	return &Failure{Different, "deleted: " + what, fmt.Sprintf("%s was deleted, and a step of the scenario changes it: %v", what, err)}
 }
+
+// isGone reports whether the error of a request for an object says that it has been deleted since the selector found it. That
+// may well be the controller's job.
+func (ref Reference) isGone(err error) bool { return ref.Selector != "" && apierrors.IsNotFound(err) }
 
 // resolve returns the resource of a reference, and the names of the objects that it stands for.
 func (r *run) resolve(ctx context.Context, ref Reference) (resource resource, names []string, err error) {

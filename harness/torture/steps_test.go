@@ -11,13 +11,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // An API server that is killed while it answers has deleted the object, or has not. The step asks again, and does not take
@@ -109,4 +114,49 @@ func TestAStepWaitsForAnAPIServerThatDoesNotAnswer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []applied{{"configmaps", "7"}}, done)
 	require.GreaterOrEqual(t, asked.Load(), int32(2))
+}
+
+// The controller may delete an object that a selector has found, before the step gets to it. A step that names an object needs it.
+func TestAnObjectThatIsDeletedDuringAStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		action func(Reference) Action
+		left   []string
+	}{
+		"patch": {func(ref Reference) Action {
+			return Action{Patch: &Patch{ref, map[string]any{"data": map[string]any{"soup": "leek"}}}}
+		}, []string{"a", "c"}},
+		"delete": {func(ref Reference) Action { return Action{Delete: &ref} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			configMap := func(name string) *corev1.ConfigMap {
+				return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "torture-1", Name: name, Labels: map[string]string{"app": "shop"}}}
+			}
+			discovery := fake.NewClientset()
+			discovery.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}}}
+			client := dynamicfake.NewSimpleDynamicClient(scheme.Scheme, configMap("a"), configMap("b"), configMap("c"))
+			configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+			client.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, kruntime.Object, error) {
+				if action.GetVerb() != "list" { // it has been found by now
+					_ = client.Tracker().Delete(configMaps, "torture-1", "b")
+				}
+				return false, nil, nil
+			})
+			r := recorded(&Scenario{})
+			r.controlPlane = &controlPlane{clients: &clients{dynamic: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.Discovery()))}}
+
+			_, err := r.tryAction(t.Context(), c.action(Reference{Resource: "configmaps", Selector: "app=shop"}), deletions{})
+			require.NoError(t, err)
+			list, err := client.Resource(configMaps).Namespace("torture-1").List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			var left []string
+			for _, item := range list.Items {
+				left = append(left, item.GetName())
+			}
+			require.Equal(t, c.left, left)
+
+			_, err = r.tryAction(t.Context(), c.action(Reference{Resource: "configmaps", Name: "b"}), deletions{})
+			require.ErrorContains(t, err, name+" configmaps b: ")
+		})
+	}
 }
