@@ -153,13 +153,11 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 	case err == nil:
 		c.queue.Forget(key)
 	case errors.As(err, &failed) && failed.gone:
-		// The copy or its namespace is gone, or being deleted. If it comes back, an event requeues the key.
-		klog.FromContext(ctx).V(2).Info("Gone, not retrying", "err", err)
+		// The copy or its namespace is gone, or being deleted, and the caches will show that. If it has come back, and this API
+		// server does not know yet, no event may follow. So decide again later.
+		klog.FromContext(ctx).V(2).Info("Gone, deciding again later", "err", err)
 		c.queue.Forget(key)
-		if namespace := c.namespace(key.Namespace); failed.Reason == NamespaceTerminating && namespace != nil && namespace.DeletionTimestamp == nil {
-			// Or it has come back, and this API server does not know yet.
-			c.queue.AddAfter(key, c.MaxBackoff)
-		}
+		c.queue.AddAfter(key, c.MaxBackoff)
 	case errors.As(err, &failed) && (failed.conflict || failed.exists):
 		klog.FromContext(ctx).V(2).Info("Conflict, requeueing with backoff", "err", err)
 		c.queue.AddRateLimited(key)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -506,6 +507,64 @@ func TestForbiddenNamespaces(t *testing.T) {
 		advance(2 * time.Minute)
 		w.requireCopies("db", "ns-00", "ns-01", "ns-02")
 	})
+}
+
+// A 404 does not always say that the copy or its namespace is gone. For a minute, somebody else answers each write with it.
+func TestNotFoundThatIsNotTrue(t *testing.T) {
+	group := secretsResource.GroupResource()
+	webhook := apierrors.NewNotFound(group, "db")
+	webhook.ErrStatus.Message = `admission webhook "x" denied the request: there is no tenant ` + secretValue
+	changes := map[string]func(w *world){
+		"create": func(w *world) { w.share("web") },
+		"update": func(w *world) { w.edit("secret-sync", "db", with("more", "")) },
+		"delete": func(w *world) { w.remove("secret-sync", "db") },
+	}
+	for name, test := range map[string]struct {
+		answer        error
+		event         string
+		refused, late bool // for a minute
+	}{
+		"webhook":       {webhook, "Rejected Not copied to ns-00/%s: the API server answered 404 Not Found: an admission webhook denies it", true, false},
+		"load balancer": {apierrors.NewGenericServerResponse(404, "", group, "db", "no such page", 0, true), "", false, true},
+		"API server":    {apierrors.NewNotFound(group, "db"), "", false, false},
+	} {
+		for verb, change := range changes {
+			t.Run(name+" "+verb, func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					w.addNamespaces(1)
+					p := w.startController(0)
+					w.share("db")
+					advance(time.Minute)
+					w.locked(func() { w.answer = func(string) error { return test.answer } })
+					change(w)
+					advance(time.Minute)
+					require.Equal(t, test.refused && verb != "delete", gauge(t, p, "secretsync_refused") == 1)
+					require.Equal(t, test.late || test.refused && verb == "delete", gauge(t, p, "secretsync_behind_seconds") > 30)
+					w.locked(func() { w.answer = nil })
+					advance(2 * time.Minute)
+					switch verb {
+					case "create":
+						w.requireCopies("db", "ns-00")
+						w.requireCopies("web", "ns-00")
+					case "update":
+						w.requireCopies("db", "ns-00")
+					case "delete":
+						w.requireCopies("db")
+					}
+					told := w.told()
+					if test.event == "" || verb == "delete" { // an Event is about a source
+						require.Empty(t, told)
+					} else {
+						source := map[string]string{"create": "web", "update": "db"}[verb]
+						require.Equal(t, []string{source + " Warning " + fmt.Sprintf(test.event, source)}, told)
+					}
+					w.written()
+					advance(time.Hour)
+					require.Empty(t, w.written(), "at rest")
+				})
+			})
+		}
+	}
 }
 
 // A ResourceQuota allows no more Secrets in one namespace. The other copies are not affected, and the copy is made once there

@@ -120,7 +120,7 @@ func (c *Controller) report(ctx context.Context, in Input, decision Decision, er
 	var failed *WriteError
 	switch {
 	case errors.As(err, &failed) && failed.gone && failed.Reason != NamespaceTerminating:
-		err = nil // there is nothing to do until an event reports that it is back
+		err = nil // nothing is behind: there is nothing to write to
 	case err != nil && decision.Source != nil && failed != nil && failed.Reason != Failing:
 		now.state = Refused
 		now.refusals = append(now.refusals, Refusal{decision.Source, Problem{failed.Reason, failed.Detail}})

@@ -65,19 +65,20 @@ type world struct {
 	history   []revision
 	watchers  map[*watcher]bool
 	processes []*process
-	requests  []string        // "verb namespace/name" of the writes of Secrets, with the code of those that failed
-	onWrite   func(*process)  // called after each write that succeeded; may be nil
-	onRequest func(string)    // called before each write, with its verb and key, while the world is locked; may be nil
-	forbidden map[string]bool // namespaces in which the processes may not write
-	behind    map[string]bool // namespaces that have been created again, and the next create is answered as if they had not
-	full      map[string]bool // namespaces whose ResourceQuota allows no more Secrets
-	events    []string        // "Name Type Reason Note"
-	reads     int             // of single Secrets
-	compacted int             // resourceVersion from which on changes can be watched
-	down      bool            // no process reaches the API server
-	deaf      string          // no event reaches the watches whose selector has this text; "" for none
-	unlisted  string          // lists whose field selector has this text fail; "" for none
-	lost      int             // how many answers to writes are lost next
+	requests  []string           // "verb namespace/name" of the writes of Secrets, with the code of those that failed
+	onWrite   func(*process)     // called after each write that succeeded; may be nil
+	onRequest func(string)       // called before each write, with its verb and key, while the world is locked; may be nil
+	answer    func(string) error // what a webhook or a proxy answers to a write, by its verb and key; nil, or a nil error, lets it through
+	forbidden map[string]bool    // namespaces in which the processes may not write
+	behind    map[string]bool    // namespaces that have been created again, and the next create is answered as if they had not
+	full      map[string]bool    // namespaces whose ResourceQuota allows no more Secrets
+	events    []string           // "Name Type Reason Note"
+	reads     int                // of single Secrets
+	compacted int                // resourceVersion from which on changes can be watched
+	down      bool               // no process reaches the API server
+	deaf      string             // no event reaches the watches whose selector has this text; "" for none
+	unlisted  string             // lists whose field selector has this text fail; "" for none
+	lost      int                // how many answers to writes are lost next
 }
 
 // revision is a change of an object. old is nil if it was created, and now if it was deleted.
@@ -444,7 +445,11 @@ func (p *process) write(verb string, key cache.ObjectName, change func(current *
 	current, _ := w.objects[secretsResource][key].(*corev1.Secret)
 	var now *corev1.Secret
 	var err error
+	if w.answer != nil {
+		err = w.answer(request)
+	}
 	switch {
+	case err != nil:
 	case w.forbidden[key.Namespace]:
 		err = apierrors.NewForbidden(secretsResource.GroupResource(), key.Name, fmt.Errorf("User cannot %s %s", verb, secretValue))
 	case verb == "create" && w.full[key.Namespace] && current == nil:

@@ -81,12 +81,17 @@ func (c *Controller) failed(action Action, key cache.ObjectName, err error) erro
 		return failure
 	}
 	s := status.Status()
-	// Not s.Reason, which a webhook chooses.
+	// A webhook that denies a write chooses the code and the reason: a 404 of a webhook, or of a load balancer, does not say that
+	// anything is gone. The reason may be any text, so it is not quoted.
+	denied := strings.Contains(s.Message, "admission webhook")
 	failure.Detail = strings.TrimSpace(fmt.Sprintf("the API server answered %d %s", s.Code, http.StatusText(int(s.Code))))
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		failure.gone, failure.Reason = true, NamespaceTerminating
-	case s.Code == http.StatusNotFound: // of the copy, or of its namespace
+	case denied && !apierrors.IsForbidden(err):
+		failure.Reason = Rejected
+		failure.Detail += ": " + whyRejected(s)
+	case s.Code == http.StatusNotFound && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // of the copy, or of its namespace
 		failure.gone = true
 	case apierrors.IsAlreadyExists(err):
 		failure.exists = true
