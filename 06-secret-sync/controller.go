@@ -201,7 +201,12 @@ func (c *Controller) write(ctx context.Context, in Input, decision Decision) err
 	case Delete:
 		return c.delete(ctx, in.Key, in.Copy)
 	case Update:
-		return c.update(ctx, in.Key, decision.Source, in.Copy)
+		err := c.update(ctx, in.Key, decision.Source, in.Copy)
+		var failed *WriteError
+		if !errors.As(err, &failed) || !failed.immutable {
+			return err
+		}
+		fallthrough // the metadata did not show that the copy is immutable, or of another type
 	case Recreate:
 		if err := c.delete(ctx, in.Key, in.Copy); err != nil {
 			return err

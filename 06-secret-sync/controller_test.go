@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
@@ -275,6 +276,66 @@ func TestRecreatedSources(t *testing.T) {
 			}
 		})
 	}
+}
+
+// B6, B7: nothing shows that a copy is immutable, or of another type, until the API server refuses to update it.
+func TestCopiesThatCannotBeUpdated(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		mutate func(*corev1.Secret)
+		down   func(w *world) // while the controller is down
+	}{
+		{"a webhook makes each copy immutable", immutable, func(w *world) {}},
+		{"somebody made it immutable, and nobody knows who", nil, func(w *world) {
+			w.edit("ns-00", "db", immutable, func(s *corev1.Secret) { s.ManagedFields = []metav1.ManagedFieldsEntry{{}} })
+		}},
+		{"its type is unknown", nil, func(w *world) {
+			w.edit("ns-00", "db", func(s *corev1.Secret) { delete(s.Annotations, TypeAnnotation) })
+			w.remove("secret-sync", "db")
+			w.share("db", typed("example.com/x"))
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.mutate = test.mutate
+				w.addNamespaces(1)
+				p := w.startController(0)
+				w.share("db")
+				advance(time.Minute)
+				p.stop()
+				w.written()
+				test.down(w)
+				w.edit("secret-sync", "db", with("password", "2"))
+				w.startController(0)
+				advance(10 * time.Second)
+				w.requireCopies("db", "ns-00")
+				require.Equal(t, []string{"create ns-00/db", "delete ns-00/db", "update ns-00/db 422"}, w.written())
+				advance(time.Hour)
+				require.Empty(t, w.written(), "at rest")
+				require.Empty(t, w.told())
+			})
+		})
+	}
+}
+
+// A copy that would be refused as well is not deleted for it.
+func TestAnInvalidUpdateDeletesNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(1)
+		w.startController(0)
+		w.share("db")
+		advance(time.Minute)
+		w.answer = func(string) error {
+			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "db", field.ErrorList{
+				field.Invalid(field.NewPath("type"), "x", "field is immutable"),
+				field.TooLong(field.NewPath("data"), "", corev1.MaxSecretSize),
+			})
+		}
+		w.edit("secret-sync", "db", with("password", "2"))
+		advance(time.Minute)
+		require.NotContains(t, strings.Join(w.written(), "\n"), "delete")
+		require.Equal(t, []string{"db Warning Rejected Not copied to ns-00/db: the API server answered 422 Unprocessable Entity: invalid: type (FieldValueInvalid), data (FieldValueTooLong)"}, w.told())
+	})
 }
 
 // B8, B9: in a namespace that is being deleted nothing is written, and the next one of its name gets its copies.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/fake"
@@ -65,20 +65,21 @@ type world struct {
 	history   []revision
 	watchers  map[*watcher]bool
 	processes []*process
-	requests  []string           // "verb namespace/name" of the writes of Secrets, with the code of those that failed
-	onWrite   func(*process)     // called after each write that succeeded; may be nil
-	onRequest func(string)       // called before each write, with its verb and key, while the world is locked; may be nil
-	answer    func(string) error // what a webhook or a proxy answers to a write, by its verb and key; nil, or a nil error, lets it through
-	forbidden map[string]bool    // namespaces in which the processes may not write
-	behind    map[string]bool    // namespaces that have been created again, and the next create is answered as if they had not
-	full      map[string]bool    // namespaces whose ResourceQuota allows no more Secrets
-	events    []string           // "Name Type Reason Note"
-	reads     int                // of single Secrets
-	compacted int                // resourceVersion from which on changes can be watched
-	down      bool               // no process reaches the API server
-	deaf      string             // no event reaches the watches whose selector has this text; "" for none
-	unlisted  string             // lists whose field selector has this text fail; "" for none
-	lost      int                // how many answers to writes are lost next
+	requests  []string             // "verb namespace/name" of the writes of Secrets, with the code of those that failed
+	onWrite   func(*process)       // called after each write that succeeded; may be nil
+	onRequest func(string)         // called before each write, with its verb and key, while the world is locked; may be nil
+	answer    func(string) error   // what a webhook or a proxy answers to a write, by its verb and key; nil, or a nil error, lets it through
+	mutate    func(*corev1.Secret) // what a mutating webhook does to each Secret that a process writes; nil for nothing
+	forbidden map[string]bool      // namespaces in which the processes may not write
+	behind    map[string]bool      // namespaces that have been created again, and the next create is answered as if they had not
+	full      map[string]bool      // namespaces whose ResourceQuota allows no more Secrets
+	events    []string             // "Name Type Reason Note"
+	reads     int                  // of single Secrets
+	compacted int                  // resourceVersion from which on changes can be watched
+	down      bool                 // no process reaches the API server
+	deaf      string               // no event reaches the watches whose selector has this text; "" for none
+	unlisted  string               // lists whose field selector has this text fail; "" for none
+	lost      int                  // how many answers to writes are lost next
 }
 
 // revision is a change of an object. old is nil if it was created, and now if it was deleted.
@@ -383,29 +384,20 @@ func (p *process) react(action clienttesting.Action) (bool, runtime.Object, erro
 				return nil, apierrors.NewAlreadyExists(secretsResource.GroupResource(), secret.Name)
 			}
 			secret.UID, secret.CreationTimestamp = types.UID(fmt.Sprint("uid-", w.version)), metav1.Now().Rfc3339Copy()
-			return secret, w.record(&corev1.Secret{}, secret, action.CreateOptions.FieldManager)
+			return secret, w.admit(&corev1.Secret{}, secret, action.CreateOptions.FieldManager)
 		})
 	case clienttesting.UpdateActionImpl:
 		secret := action.Object.(*corev1.Secret).DeepCopy()
 		return p.write("update", cache.MetaObjectToName(secret), func(current *corev1.Secret) (*corev1.Secret, error) {
-			var problem *metav1.Status
 			switch {
 			case current == nil:
 				return nil, apierrors.NewNotFound(secretsResource.GroupResource(), secret.Name)
 			case secret.UID != "" && secret.UID != current.UID, secret.ResourceVersion != "" && secret.ResourceVersion != current.ResourceVersion:
 				return nil, apierrors.NewConflict(secretsResource.GroupResource(), secret.Name, errors.New("it has been modified"))
-			case secret.Type != current.Type:
-				problem = &metav1.Status{Message: "type: Invalid value " + secretValue}
-			case current.Immutable != nil && *current.Immutable && !equality.Semantic.DeepEqual(current.Data, secret.Data):
-				problem = &metav1.Status{Message: "data: Forbidden " + secretValue}
-			}
-			if problem != nil {
-				problem.Code, problem.Reason = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid
-				return nil, &apierrors.StatusError{ErrStatus: *problem}
 			}
 			assert.False(w.t, w.users[current.UID], "the Secret %s of a user is overwritten", cache.MetaObjectToName(secret))
 			secret.UID, secret.CreationTimestamp = current.UID, current.CreationTimestamp
-			return secret, w.record(current, secret, action.UpdateOptions.FieldManager)
+			return secret, w.admit(current, secret, action.UpdateOptions.FieldManager)
 		})
 	case clienttesting.DeleteActionImpl:
 		return p.write("delete", cache.NewObjectName(action.Namespace, action.Name), func(current *corev1.Secret) (*corev1.Secret, error) {
@@ -509,6 +501,33 @@ func sameSecret(a, b *corev1.Secret) bool {
 		}
 	}
 	return equality.Semantic.DeepEqual(a, b)
+}
+
+// admit does to a Secret that a process writes what the API server does before it stores it. managedFields do not have what a
+// webhook changes.
+func (w *world) admit(old, now *corev1.Secret, manager string) error {
+	if err := w.record(old, now, manager); err != nil {
+		return err
+	}
+	if w.mutate != nil {
+		w.mutate(now)
+	}
+	var problems field.ErrorList
+	if old.Type != "" && now.Type != old.Type {
+		problems = append(problems, field.Invalid(field.NewPath("type"), secretValue, "field is immutable"))
+	}
+	if old.Immutable != nil && *old.Immutable {
+		if now.Immutable == nil || !*now.Immutable {
+			problems = append(problems, field.Forbidden(field.NewPath("immutable"), "field is immutable when `immutable` is set"))
+		}
+		if !equality.Semantic.DeepEqual(old.Data, now.Data) {
+			problems = append(problems, field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set "+secretValue))
+		}
+	}
+	if problems != nil {
+		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), now.Name, problems)
+	}
+	return nil
 }
 
 // record updates the managedFields of a Secret.

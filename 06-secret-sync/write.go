@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -66,6 +68,7 @@ type WriteError struct {
 	Detail string
 
 	gone, exists, conflict bool
+	immutable              bool // the update is refused, but a new Secret may not be
 }
 
 func (e *WriteError) Error() string {
@@ -105,8 +108,18 @@ func (c *Controller) failed(action Action, key cache.ObjectName, err error) erro
 	case s.Code == http.StatusUnprocessableEntity || s.Code == http.StatusBadRequest:
 		failure.Reason = Rejected
 		failure.Detail += ": " + whyRejected(s)
+		failure.immutable = action == Update && onlyImmutable(s)
 	}
 	return failure
+}
+
+// onlyImmutable reports whether an update changes what cannot change, the type of a Secret or the content of an immutable one,
+// and is valid otherwise.
+func onlyImmutable(status metav1.Status) bool {
+	return status.Details != nil && len(status.Details.Causes) > 0 && !slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+		forbidden := cause.Type == metav1.CauseType(field.ErrorTypeForbidden) && (cause.Field == "data" || cause.Field == "immutable")
+		return cause.Field != "type" && !forbidden
+	})
 }
 
 // whyForbidden says who forbids a write, without quoting it.

@@ -212,7 +212,7 @@ func TestRecreatedSource(t *testing.T) {
 func TestImmutable(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
-	w.start()
+	run := w.start()
 	immutable := func(s *corev1.Secret) { s.Immutable = new(true) }
 	w.share("registry", "1", immutable)
 	require.True(t, *w.is("team-a", "registry", "1").Immutable)
@@ -232,6 +232,16 @@ func TestImmutable(t *testing.T) {
 	require.LessOrEqual(t, len(all), 12, "%q", all)
 	writes := slices.DeleteFunc(all, func(w string) bool { return strings.HasSuffix(w, " 409") })
 	require.LessOrEqual(t, len(writes), 8, "a create, three times a delete and a create, and an update: %q", writes)
+
+	// Somebody does, and clears the record of it.
+	w.stop(run)
+	w.patch("team-a", "registry", `{"immutable":true}`)
+	w.patch("team-a", "registry", `{"metadata":{"managedFields":[{}]}}`)
+	w.change("registry", "5")
+	before := len(w.writesOf("team-a/registry"))
+	w.start()
+	w.is("team-a", "registry", "5")
+	require.Equal(t, []string{"update team-a/registry 422", "delete team-a/registry 200", "create team-a/registry 201"}, w.writesOf("team-a/registry")[before:])
 }
 
 // B8, B9: a namespace that cannot be deleted for a while, and comes back.
