@@ -47,6 +47,7 @@ type Controller struct {
 	queue      workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	limiter    flowcontrol.RateLimiter // of writes; nil if there is no limit
 	ownWrites  *ownWrites
+	attempts   sync.Map // attempt of the last write of each copy, by key
 
 	recorder    events.EventRecorder
 	broadcaster events.EventBroadcaster
@@ -186,8 +187,13 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	if len(in.Sources) == 0 {
 		c.namesakes.release(key.Name)
 	}
-	if decision.Action != None && err == nil {
+	switch {
+	case decision.refuses(Mutated):
+		c.queue.AddAfter(key, c.MaxBackoff)
+	case decision.Action != None && err == nil:
 		c.queue.AddAfter(key, settle)
+	case in.Copy == nil: // and should not exist, or cannot
+		c.attempts.Delete(key)
 	}
 	return err
 }
@@ -201,7 +207,7 @@ func (c *Controller) write(ctx context.Context, in Input, decision Decision) err
 	case Delete:
 		return c.delete(ctx, in.Key, in.Copy)
 	case Update:
-		err := c.update(ctx, in.Key, decision.Source, in.Copy)
+		err := c.update(ctx, in.Key, decision, in.Copy)
 		var failed *WriteError
 		if !errors.As(err, &failed) || !failed.immutable {
 			return err
@@ -211,9 +217,9 @@ func (c *Controller) write(ctx context.Context, in Input, decision Decision) err
 		if err := c.delete(ctx, in.Key, in.Copy); err != nil {
 			return err
 		}
-		return c.create(ctx, in.Key, decision.Source)
+		return c.create(ctx, in.Key, decision)
 	case Create:
-		err := c.create(ctx, in.Key, decision.Source)
+		err := c.create(ctx, in.Key, decision)
 		var failed *WriteError
 		if errors.As(err, &failed) && failed.exists {
 			c.namesakes.watch(in.Key.Name) // shows what is in the way, and when it is gone
@@ -236,7 +242,7 @@ func (c *Controller) decide(key cache.ObjectName) (Input, Decision, bool) {
 		in.Copy, certain = c.namesakes.get(key)
 	}
 	in.Sources = c.sourcesOf(key.Name, in.Copy)
-	return in, Decide(in), certain
+	return in, c.holdBack(in, Decide(in)), certain
 }
 
 // isDelete reports whether the copy at a key is to be deleted. The queue calls it for each key that is added.

@@ -338,6 +338,73 @@ func TestAnInvalidUpdateDeletesNothing(t *testing.T) {
 	})
 }
 
+// B7, B12: a mutating webhook undoes what the controller writes. The controller says so, and tries again now and then.
+func TestAWebhookThatChangesEachWrite(t *testing.T) {
+	const event = "db Warning Mutated Not copied to ns-00/db: the API server accepts each write of the copy, but stores something else; a mutating webhook or policy changes it"
+	writes := 0
+	for name, mutate := range map[string]secretOption{
+		"no managedFields": func(s *corev1.Secret) { s.ManagedFields = nil },
+		"our annotation":   annotated(HashAnnotation, "0"),
+		"our type":         annotated(TypeAnnotation, "0"), // each write is a delete and a create
+		"no managedFields, and another version each time": func(s *corev1.Secret) {
+			writes++
+			s.ManagedFields = nil
+			annotated("write", strconv.Itoa(writes))(s)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.options.QPS, w.options.Burst = 10, 1 // in a hot loop without a limit, no time would pass
+				w.addNamespaces(1)
+				w.mutate = mutate
+				p := w.startController(0)
+				w.share("db")
+				advance(time.Hour)
+				require.Less(t, len(w.written()), 130, "one attempt a minute")
+				require.Equal(t, []string{event}, w.told())
+				require.Equal(t, 1.0, gauge(t, p, "secretsync_refused"))
+				require.Zero(t, gauge(t, p, "secretsync_behind_seconds"))
+
+				w.edit("secret-sync", "db", with("more", ""))
+				advance(time.Second)
+				w.requireCopies("db", "ns-00")
+
+				w.locked(func() { w.mutate = nil })
+				advance(2 * time.Minute)
+				require.Zero(t, gauge(t, p, "secretsync_refused"))
+				w.requireCopies("db", "ns-00")
+				w.written()
+				w.told()
+				advance(time.Hour)
+				require.Empty(t, w.written(), "at rest")
+				require.Empty(t, w.told())
+				w.remove("secret-sync", "db")
+				advance(time.Minute)
+				require.Nil(t, w.get("ns-00", "db"))
+				p.c.attempts.Range(func(any, any) bool {
+					require.Fail(t, "an attempt is remembered for a copy that is gone")
+					return false
+				})
+			})
+		})
+	}
+	t.Run("of creates only", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.addNamespaces(1)
+			w.mutate = func(s *corev1.Secret) {
+				if s.ResourceVersion == "" {
+					s.ManagedFields = nil
+				}
+			}
+			w.startController(0)
+			w.share("db")
+			advance(time.Hour)
+			require.Equal(t, []string{"create ns-00/db", "update ns-00/db"}, w.written())
+			require.Empty(t, w.told())
+		})
+	})
+}
+
 // B8, B9: in a namespace that is being deleted nothing is written, and the next one of its name gets its copies.
 func TestTerminatingNamespaces(t *testing.T) {
 	for _, lag := range []time.Duration{0, 10 * time.Second} { // with the lag, the API server has to refuse

@@ -26,7 +26,7 @@ const (
 // Reason says in a word why a source is not copied, for Events and metrics.
 type Reason string
 
-// The reasons. Forbidden, Rejected and Failing come from the API server's response to a write.
+// The reasons. Forbidden, Rejected, Mutated and Failing come from the API server's response to a write.
 const (
 	NamesakeNotOurs      Reason = "NamesakeNotOurs"      // a Secret of that name exists, and is not a copy of ours
 	NameTaken            Reason = "NameTaken"            // another source with the same name for its copies has priority
@@ -37,6 +37,7 @@ const (
 	TooLarge             Reason = "TooLarge"
 	Forbidden            Reason = "Forbidden" // by RBAC, a quota or an admission policy
 	Rejected             Reason = "Rejected"  // by validation or an admission policy
+	Mutated              Reason = "Mutated"   // the write succeeds, but something else is stored
 	Failing              Reason = "Failing"   // for any other reason
 )
 
@@ -66,6 +67,11 @@ type Decision struct {
 type Refusal struct {
 	Source *Source
 	Problem
+}
+
+// refuses reports whether a source is not copied for this reason.
+func (d Decision) refuses(reason Reason) bool {
+	return slices.ContainsFunc(d.Refusals, func(refusal Refusal) bool { return refusal.Reason == reason })
 }
 
 // Decide says what should exist at a key. It depends on nothing but its input.

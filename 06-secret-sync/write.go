@@ -18,22 +18,24 @@ import (
 
 // create creates a copy. A Secret that exists is never changed by it, which a server-side apply would do: on a Secret of
 // somebody else that has none of our keys there is no conflict, and the apply would merge ours into it.
-func (c *Controller) create(ctx context.Context, key cache.ObjectName, source *Source) error {
-	created, err := c.client.CoreV1().Secrets(key.Namespace).Create(ctx, c.desired(key, source, nil), metav1.CreateOptions{FieldManager: c.FieldManager()})
+func (c *Controller) create(ctx context.Context, key cache.ObjectName, d Decision) error {
+	created, err := c.client.CoreV1().Secrets(key.Namespace).Create(ctx, c.desired(key, d.Source, nil), metav1.CreateOptions{FieldManager: c.FieldManager()})
 	if err != nil {
 		return c.failed(Create, key, err)
 	}
 	c.wrote(key, Create, ownWrite{version: created.ResourceVersion})
+	c.attempts.Store(key, attempt{d.Action, d.Source.Hash, created.ResourceVersion, time.Now()})
 	return nil
 }
 
 // update replaces a copy. The API server refuses it if there is another Secret by now, or another version of it.
-func (c *Controller) update(ctx context.Context, key cache.ObjectName, source *Source, current *metav1.PartialObjectMetadata) error {
-	updated, err := c.client.CoreV1().Secrets(key.Namespace).Update(ctx, c.desired(key, source, current), metav1.UpdateOptions{FieldManager: c.FieldManager()})
+func (c *Controller) update(ctx context.Context, key cache.ObjectName, d Decision, current *metav1.PartialObjectMetadata) error {
+	updated, err := c.client.CoreV1().Secrets(key.Namespace).Update(ctx, c.desired(key, d.Source, current), metav1.UpdateOptions{FieldManager: c.FieldManager()})
 	if err != nil {
 		return c.failed(Update, key, err)
 	}
 	c.wrote(key, Update, ownWrite{version: updated.ResourceVersion})
+	c.attempts.Store(key, attempt{d.Action, d.Source.Hash, updated.ResourceVersion, time.Now()})
 	return nil
 }
 
