@@ -83,6 +83,8 @@ func ParseSource(secret *corev1.Secret) *Source {
 	if text, ok := secret.Annotations[NamespacesAnnotation]; ok {
 		if selector, err := labels.Parse(text); err != nil {
 			invalid(NamespacesAnnotation, "is not a label selector: %v", err)
+		} else if selector.Empty() {
+			invalid(NamespacesAnnotation, "is empty; to select all namespaces, remove it")
 		} else {
 			s.Selector = selector
 		}
