@@ -59,8 +59,8 @@ type Controller struct {
 	stopping    atomic.Bool
 }
 
-// New returns a controller that makes no request before Run is called. Set no rate limits on its clients: the controller
-// waits for its own limit before it decides, and not between a decision and its write.
+// New returns a controller that makes no request before Run is called. Its clients must have no rate limits and send no write
+// again: the controller waits before it decides, and not between a decision and its write.
 func New(ctx context.Context, client kubernetes.Interface, metadataClient metadata.Interface, options Options) (*Controller, error) {
 	shared := labels.SelectorFromSet(labels.Set{SharedLabel: "true"}).String()
 	ours := labels.SelectorFromSet(labels.Set{CopyLabel: options.SourceNamespace}).String()

@@ -120,11 +120,12 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	})
 }
 
-// clients returns the clients for a cluster. They have no rate limit: the controller has its own. Secrets are encoded in
-// protobuf, which is cheaper than JSON for both sides.
+// clients returns the clients for a cluster. They have no rate limit and send no write again: the controller has its own limit
+// and its own backoff. Secrets are encoded in protobuf, which is cheaper than JSON for both sides.
 func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
+	config.Wrap(writeOnce)
 	// By default, client-go logs the warnings that come with an answer. They are texts of somebody's policies and webhooks, which
 	// may quote the Secret.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
