@@ -217,9 +217,9 @@ func (c *Controller) write(ctx context.Context, in Input, decision Decision) err
 		if err := c.delete(ctx, in.Key, in.Copy); err != nil {
 			return err
 		}
-		return c.create(ctx, in.Key, decision)
+		return c.create(ctx, in.Key, decision, in.Copy)
 	case Create:
-		err := c.create(ctx, in.Key, decision)
+		err := c.create(ctx, in.Key, decision, nil)
 		var failed *WriteError
 		if errors.As(err, &failed) && failed.exists {
 			c.namesakes.watch(in.Key.Name) // shows what is in the way, and when it is gone

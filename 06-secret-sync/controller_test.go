@@ -168,27 +168,42 @@ func TestRepairsCopies(t *testing.T) {
 	}
 }
 
-// What others have put on a copy survives its updates.
+// What others have put on a copy survives its updates, also if the copy has to be created again. Only its finalizers do not.
 func TestUpdatesKeepTheMetadataOfOthers(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.addNamespaces(1)
-		w.startController(0)
-		w.share("db")
-		advance(time.Minute)
-		w.edit("ns-00", "db", annotated("a", "b"), func(s *corev1.Secret) {
-			s.Labels["c"] = "d"
-			s.Finalizers = []string{"example.com/x"}
-			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"}}
+	for name, options := range map[string][]secretOption{"updated": nil, "recreated": {immutable}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.addNamespaces(1)
+				p := w.startController(0)
+				w.share("db", options...)
+				advance(time.Minute)
+				old := w.get("ns-00", "db").UID
+				w.edit("ns-00", "db", annotated("a", "b"), func(s *corev1.Secret) {
+					s.Labels["c"] = "d"
+					s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"}}
+					if options == nil {
+						s.Finalizers = []string{"example.com/x"}
+					}
+				})
+				p.stop() // or it could see that the source is gone, and delete the copy
+				w.remove("secret-sync", "db")
+				w.share("db", append(options, with("more", ""))...)
+				w.startController(0)
+				advance(time.Minute)
+				w.requireCopies("db", "ns-00")
+				one := w.get("ns-00", "db")
+				require.Equal(t, options == nil, one.UID == old)
+				require.Equal(t, "b", one.Annotations["a"])
+				require.Equal(t, "d", one.Labels["c"])
+				require.Len(t, one.OwnerReferences, 1)
+				require.Equal(t, options == nil, len(one.Finalizers) == 1)
+				require.Empty(t, w.told())
+				w.written()
+				advance(time.Hour)
+				require.Empty(t, w.written(), "at rest")
+			})
 		})
-		w.edit("secret-sync", "db", with("more", ""))
-		advance(time.Minute)
-		w.requireCopies("db", "ns-00")
-		one := w.get("ns-00", "db")
-		require.Equal(t, "b", one.Annotations["a"])
-		require.Equal(t, "d", one.Labels["c"])
-		require.Equal(t, []string{"example.com/x"}, one.Finalizers)
-		require.Len(t, one.OwnerReferences, 1)
-	})
+	}
 }
 
 // B3, B9, B10: what has changed while the controller was down.

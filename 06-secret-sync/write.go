@@ -17,9 +17,12 @@ import (
 )
 
 // create creates a copy. A Secret that exists is never changed by it, which a server-side apply would do: on a Secret of
-// somebody else that has none of our keys there is no conflict, and the apply would merge ours into it.
-func (c *Controller) create(ctx context.Context, key cache.ObjectName, d Decision) error {
-	created, err := c.client.CoreV1().Secrets(key.Namespace).Create(ctx, c.desired(key, d.Source, nil), metav1.CreateOptions{FieldManager: c.FieldManager()})
+// somebody else that has none of our keys there is no conflict, and the apply would merge ours into it. It keeps what others have
+// added to the metadata of the copy that it replaces, if there is one.
+func (c *Controller) create(ctx context.Context, key cache.ObjectName, d Decision, replaced *metav1.PartialObjectMetadata) error {
+	secret := c.desired(key, d.Source, replaced)
+	secret.UID, secret.ResourceVersion, secret.Finalizers, secret.ManagedFields = "", "", nil, nil
+	created, err := c.client.CoreV1().Secrets(key.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: c.FieldManager()})
 	if err != nil {
 		return c.failed(Create, key, err)
 	}

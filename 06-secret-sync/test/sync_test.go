@@ -222,10 +222,12 @@ func TestImmutable(t *testing.T) {
 	w.delete(w.Namespace, "registry")
 	w.share("registry", "3")
 	require.Nil(t, w.is("team-a", "registry", "3").Immutable)
-	// Somebody makes a copy immutable.
-	w.patch("team-a", "registry", `{"immutable":true}`)
+	// Somebody makes a copy immutable, and adds a label, which stays.
+	w.patch("team-a", "registry", `{"immutable":true,"metadata":{"labels":{"team":"a"}}}`)
 	w.change("registry", "4")
-	require.Nil(t, w.is("team-a", "registry", "4").Immutable)
+	copied := w.is("team-a", "registry", "4")
+	require.Nil(t, copied.Immutable)
+	require.Equal(t, "a", copied.Labels["team"])
 	w.caughtUp("team-a")
 	// Until the cache shows what somebody did to the copy, a write gets a conflict and is retried: more often on a slow machine.
 	all := w.writesOf("team-a/registry")
