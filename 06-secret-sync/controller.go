@@ -173,8 +173,10 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
 	in, decision, ok := c.decide(key)
 	if ok && decision.Action != None && c.limiter != nil {
-		if err := c.limiter.Wait(ctx); err != nil {
-			return err
+		for range decision.Action.writes() {
+			if err := c.limiter.Wait(ctx); err != nil {
+				return err
+			}
 		}
 		in, decision, ok = c.decide(key) // the source may have been deleted while its copy waited
 	}
@@ -212,7 +214,7 @@ func (c *Controller) write(ctx context.Context, in Input, decision Decision) err
 		if !errors.As(err, &failed) || !failed.immutable {
 			return err
 		}
-		fallthrough // the metadata did not show that the copy is immutable, or of another type
+		fallthrough // the metadata did not show that the copy is immutable, or of another type; these writes exceed the limit
 	case Recreate:
 		if err := c.delete(ctx, in.Key, in.Copy); err != nil {
 			return err

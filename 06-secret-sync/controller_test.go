@@ -864,6 +864,29 @@ func TestTheLimitIsOneOfWrites(t *testing.T) {
 	})
 }
 
+// A copy that is created again takes two writes, and the limit counts both.
+func TestTheLimitCountsEachWrite(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := w.addNamespaces(40)
+		w.share("db", immutable)
+		p := w.startController(0)
+		advance(time.Minute)
+		p.stop()
+		w.requireCopies("db", names...)
+		w.remove("secret-sync", "db")
+		w.share("db", immutable, with("password", "2"))
+		w.written()
+		w.options.QPS, w.options.Burst = 1, 1
+		w.startController(0)
+		advance(20*time.Second + time.Millisecond)
+		writes := len(w.written())
+		require.LessOrEqual(t, writes, 21)
+		require.GreaterOrEqual(t, writes, 20-2*w.options.Workers)
+		advance(2 * time.Minute)
+		w.requireCopies("db", names...)
+	})
+}
+
 // B18: of many changes, the last one wins everywhere. B19: no update of a source that is gone.
 func TestManyChanges(t *testing.T) {
 	for _, lag := range []time.Duration{0, 300 * time.Millisecond} {

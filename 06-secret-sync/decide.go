@@ -23,6 +23,17 @@ const (
 	Delete   Action = "delete"
 )
 
+// writes returns how many writes an action is.
+func (a Action) writes() int {
+	switch a {
+	case None:
+		return 0
+	case Recreate:
+		return 2
+	}
+	return 1
+}
+
 // Reason says in a word why a source is not copied, for Events and metrics.
 type Reason string
 
