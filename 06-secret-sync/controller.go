@@ -246,12 +246,3 @@ func (c *Controller) decide(key cache.ObjectName) (Input, Decision, bool) {
 	in.Sources = c.sourcesOf(key.Name, in.Copy)
 	return in, c.holdBack(in, Decide(in)), certain
 }
-
-// isDelete reports whether the copy at a key is to be deleted. The queue calls it for each key that is added.
-func (c *Controller) isDelete(key cache.ObjectName) bool {
-	if metadataAt(c.copies.GetStore(), key.String()) == nil {
-		return false
-	}
-	_, decision, ok := c.decide(key)
-	return ok && decision.Action == Delete
-}

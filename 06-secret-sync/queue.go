@@ -70,3 +70,12 @@ func newQueue(options Options, isUrgent func(cache.ObjectName) bool) workqueue.T
 			}),
 		})
 }
+
+// isDelete reports whether the copy at a key is to be deleted. The queue calls it for each key that is added.
+func (c *Controller) isDelete(key cache.ObjectName) bool {
+	if metadataAt(c.copies.GetStore(), key.String()) == nil {
+		return false
+	}
+	_, decision, ok := c.decide(key)
+	return ok && decision.Action == Delete
+}
