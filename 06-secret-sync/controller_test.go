@@ -467,7 +467,12 @@ func TestReleaseLooksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var again []string
-		n := newNamesakes(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), Scope{SourceNamespace: "secret-sync"},
+		scheme := metadatafake.NewTestScheme()
+		require.NoError(t, metav1.AddMetaToScheme(scheme))
+		namesake := &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns-00", Name: "db"},
+		}
+		n := newNamesakes(metadatafake.NewSimpleMetadataClient(scheme, namesake), Scope{SourceNamespace: "secret-sync"},
 			func(cache.ObjectName) {}, func(name string) { again = append(again, name) })
 		n.start(ctx)
 		n.watch("db")
@@ -916,12 +921,13 @@ func TestLostAnswers(t *testing.T) {
 	for _, lag := range []time.Duration{0, 5 * time.Second} {
 		inWorld(t, func(t *testing.T, w *world) {
 			names := w.addNamespaces(3)
-			w.startController(lag)
+			p := w.startController(lag)
 			advance(time.Minute)
 			w.lost = 3
 			w.share("db")
 			advance(time.Minute)
 			w.requireCopies("db", names...)
+			require.Empty(t, p.c.namesakes.watches, "its own copies were in the way of its creates, and no namesake")
 			w.lost = 3
 			w.edit("secret-sync", "db", with("more", ""))
 			advance(time.Minute)

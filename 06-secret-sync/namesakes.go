@@ -3,6 +3,7 @@ package secretsync
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -28,6 +29,7 @@ type namesakes struct {
 type namesakeWatch struct {
 	informer cache.SharedIndexInformer
 	cancel   context.CancelFunc
+	found    atomic.Bool // whether a Secret has ever been in its store
 }
 
 func newNamesakes(client metadata.Interface, scope Scope, enqueue func(cache.ObjectName), ended func(name string)) *namesakes {
@@ -44,9 +46,9 @@ func (n *namesakes) start(ctx context.Context) {
 // get returns the namesake at the key, nil if none is known; and whether that is certain. It is not certain while a watch
 // of the name starts.
 func (n *namesakes) get(key cache.ObjectName) (namesake *metav1.PartialObjectMetadata, certain bool) {
-	n.mu.Lock()
+	n.mu.Lock() // so that a watch that shows a namesake is not ended as one that has found none
+	defer n.mu.Unlock()
 	watch := n.watches[key.Name]
-	n.mu.Unlock()
 	if watch == nil {
 		return nil, true
 	}
@@ -62,13 +64,17 @@ func (n *namesakes) watch(name string) {
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
 	informer := newMetadataInformer(n.client, secretsResource, func(list *metav1.ListOptions) { n.scope.selectNamesakes(list, name) })
+	watch := &namesakeWatch{informer: informer, cancel: cancel}
 	enqueue := func(object any) {
 		if key, err := cache.DeletionHandlingObjectToName(object); err == nil {
 			n.enqueue(key)
 		}
 	}
 	// Neither fails before the informer runs.
-	_ = informer.SetTransform(stripCopy)
+	_ = informer.SetTransform(func(object any) (any, error) {
+		watch.found.Store(true)
+		return stripCopy(object)
+	})
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) },
 		DeleteFunc: func(object any) {
@@ -80,8 +86,24 @@ func (n *namesakes) watch(name string) {
 			}
 		},
 	})
-	n.watches[name] = &namesakeWatch{informer, cancel}
+	n.watches[name] = watch
 	n.running.Go(func() { informer.RunWithContext(ctx) })
+	n.running.Go(func() {
+		if cache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
+			n.stopUnused(name, watch)
+		}
+	})
+}
+
+// stopUnused ends a watch if it has synced and found nothing: the namesake has gone, or it was a copy of ours that the cache of
+// copies did not have yet. The key whose create failed is retried with backoff anyway.
+func (n *namesakes) stopUnused(name string, watch *namesakeWatch) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.watches[name] == watch && !watch.found.Load() {
+		watch.cancel()
+		delete(n.watches, name)
+	}
 }
 
 // release ends the watch of a name that no source has any more, unless there is still one of our copies to delete.
