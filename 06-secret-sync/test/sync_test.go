@@ -547,7 +547,9 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// The controller of a source namespace that does not exist says so, and the copies of others stay.
+// The controller of a source namespace that does not exist says so, and the copies of others stay, also when it has begun to work.
+// The manifests' account may not make copies of another namespace, and would be deleted with its own, so these controllers have
+// another account.
 func TestNoSourceNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
@@ -556,13 +558,16 @@ func TestNoSourceNamespace(t *testing.T) {
 	w.is("team-a", "registry", "1")
 	w.stop(run)
 	before := w.secret("team-a", "registry")
-	run = w.start("--source-namespace=mistyped")
+	run = clustertest.StartProgram(t, w.program, controllerArgs(w.Cluster.Kubeconfig, "mistyped")...)
 	run.AwaitLog("The source namespace does not exist")
-	require.Equal(t, before, w.secret("team-a", "registry"))
+	w.Kubectl("create", "namespace", "mistyped")
+	w.Kubectl("create", "secret", "generic", "marker", "--namespace=mistyped", "--from-literal=password=x")
+	w.Kubectl("label", "secret", "marker", "--namespace=mistyped", secretsync.SharedLabel+"=true")
+	w.is("team-a", "marker", "x")
 	w.stop(run)
+	require.Equal(t, before, w.secret("team-a", "registry"))
 
-	// If it is deleted, so are its sources, and so are their copies. The manifests' ServiceAccount would be deleted with it, so
-	// this controller has another account.
+	// If it is deleted, so are its sources, and so are their copies.
 	run = clustertest.StartProgram(t, w.program, controllerArgs(w.Cluster.Kubeconfig, w.Namespace)...)
 	run.AwaitLog("Caches synced")
 	require.NoError(t, w.client.CoreV1().Namespaces().Delete(t.Context(), w.Namespace, metav1.DeleteOptions{}))
