@@ -373,17 +373,6 @@ func (s *States) Existed(resource, name string) bool {
 	return existed || slices.ContainsFunc(s.changes, func(c Change) bool { return c.Resource == resource && c.Name() == name })
 }
 
-// Before returns the names of the objects that existed when the recording started.
-func (s *States) Before(resource string) map[string]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	names := map[string]bool{}
-	for name := range s.start[resource] {
-		names[name] = true
-	}
-	return names
-}
-
 // Mark sets the point from which Counts counts.
 func (s *States) Mark() {
 	s.mu.Lock()

@@ -146,16 +146,6 @@ func TestSeen(t *testing.T) {
 	require.False(t, s.Seen("pods", "14"))
 }
 
-func TestBefore(t *testing.T) {
-	w := newWorld(t)
-	w.put("pods", "old")
-	s := w.watch("pods")
-	w.put("pods", "new")
-	seen(t, s, "pods", w.remove("pods", "old"))
-	require.Equal(t, map[string]bool{"old": true}, s.Before("pods"))
-	require.Empty(t, s.Before("services"))
-}
-
 func TestExisted(t *testing.T) {
 	w := newWorld(t)
 	w.put("pods", "old")
