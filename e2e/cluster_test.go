@@ -38,6 +38,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
+	// proc.Context has caught the signal, so the tests would run on, and change a cluster that is no longer theirs.
+	context.AfterFunc(ctx, func() {
+		fmt.Fprintln(os.Stderr, "e2e: interrupted")
+		os.Exit(1)
+	})
 	os.Exit(m.Run())
 }
 

@@ -22,7 +22,8 @@ const Grace = 2 * time.Second
 
 // Group makes cmd, which must come from exec.CommandContext, run in a process group of its own. Ctrl-C in the
 // terminal then reaches this process only, which decides what to stop, and when. When the context is cancelled, the
-// whole group gets SIGTERM and, after [Grace], SIGKILL.
+// whole group gets SIGTERM and, after [Grace], SIGKILL. The SIGKILL comes from this process; one that may exit before
+// then calls [EndGroup].
 func Group(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {
@@ -31,6 +32,21 @@ func Group(cmd *exec.Cmd) {
 		return ignoreGone(syscall.Kill(group, syscall.SIGTERM))
 	}
 	cmd.WaitDelay = Grace + time.Second
+}
+
+// EndGroup ends what is left of the process group of a command whose context was cancelled, and whose own process has
+// exited: the others of the group, which have got SIGTERM from [Group], have [Grace] to exit before they get SIGKILL.
+func EndGroup(cmd *exec.Cmd) {
+	if cmd.Process == nil {
+		return // it was never started
+	}
+	group := -cmd.Process.Pid
+	for kill := time.Now().Add(Grace); time.Now().Before(kill); time.Sleep(20 * time.Millisecond) {
+		if syscall.Kill(group, 0) != nil { // no process is left in it
+			return
+		}
+	}
+	_ = syscall.Kill(group, syscall.SIGKILL)
 }
 
 // ignoreGone replaces ESRCH with the error by which a Cancel function tells os/exec that the process has ended.

@@ -68,12 +68,13 @@ func runWithCluster(ctx context.Context, nodes int, shared string, args []string
 	return runToEnd(ctx, cmd)
 }
 
-// runToEnd runs a command. If it fails, the error is its exit status.
+// runToEnd runs a command. If it fails, the error is its exit status. When ctx ends, every process of its group is ended.
 func runToEnd(ctx context.Context, cmd *exec.Cmd) error {
 	proc.Group(cmd)
 	var exit *exec.ExitError
 	switch err := cmd.Run(); {
 	case ctx.Err() != nil:
+		proc.EndGroup(cmd)
 		return context.Cause(ctx)
 	case errors.As(err, &exit):
 		return exitStatus(exit.ExitCode())

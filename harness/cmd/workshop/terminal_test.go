@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/creack/pty"
-	"github.com/shirou/gopsutil/v4/process"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/term"
 )
@@ -237,11 +236,7 @@ func TestQuitExercisesAtAnyMoment(t *testing.T) {
 				for _, pid := range strings.Fields(string(text)) {
 					id, err := strconv.Atoi(pid)
 					require.NoError(t, err)
-					// It has been sent a signal, but may not have been scheduled since.
-					require.Eventually(t, func() bool {
-						status, err := (&process.Process{Pid: int32(id)}).Status()
-						return err != nil || slices.Contains(status, process.Zombie)
-					}, time.Minute, 10*time.Millisecond, "process %d is still running", id)
+					requireGone(t, id)
 				}
 			})
 		}

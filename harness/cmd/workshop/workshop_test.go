@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shirou/gopsutil/v4/process"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
@@ -528,4 +530,33 @@ func TestRun(t *testing.T) {
 	require.Equal(t, 7, status, "%s", out)
 	require.Contains(t, out, "node/node-0\n")
 	r.requireNothingLeft()
+}
+
+// A process that ignores SIGTERM has ended, too, when the command says that everything has been stopped.
+func TestInterruptedRun(t *testing.T) {
+	r := newRepository(t, "$ true")
+	const ignoresSIGTERM = `trap "" TERM; echo $$; exec sleep 1000`
+	cmd := r.command("run", "--nodes=1", "--", "sh", "-c", "sh -c '"+ignoresSIGTERM+"' & wait")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // it should have ended
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 130, cmd.ProcessState.ExitCode())
+	requireGone(t, pid)
+	r.requireNothingLeft()
+}
+
+// requireGone waits until a process has ended. It has been sent a signal, but may not have been scheduled since.
+func requireGone(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		status, err := (&process.Process{Pid: int32(pid)}).Status()
+		return err != nil || slices.Contains(status, process.Zombie)
+	}, time.Minute, 10*time.Millisecond, "process %d is still running", pid)
 }
