@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
+	ps "github.com/shirou/gopsutil/v4/process"
 )
 
 // ErrNotUp is the error of [Find] and [Down] when no cluster is running.
@@ -65,23 +67,36 @@ func Find(ctx context.Context, dir string, progress io.Writer) (*Cluster, error)
 	return c, nil
 }
 
-// Down stops the control plane on dir and keeps its state. It waits until it has exited; after 3 s it kills it.
+// patience is how long [Down] waits for a control plane to exit before it kills it, or to find its process.
+const patience = 3 * time.Second
+
+// Down stops the control plane on dir and keeps its state. It waits until it has exited; after 3 s it kills it. One that
+// is not a process of this machine, or of this container, cannot be stopped from here, which is an error.
 func Down(ctx context.Context, dir string) error {
 	signal := syscall.SIGTERM
 	if !IsUp(dir) {
 		return ErrNotUp
 	}
-	pid, err := pidOf(dir)
-	if err != nil {
-		return err
-	}
-	kill := time.Now().Add(3 * time.Second)
+	kill := time.Now().Add(patience)
+	giveUp := kill
 	for IsUp(dir) {
-		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("stop the control plane (process %d): %w", pid, err)
-		}
-		if time.Now().After(kill) {
+		now := time.Now()
+		if now.After(kill) {
 			signal = syscall.SIGKILL
+		}
+		pid, err := pidOf(dir)
+		if err != nil {
+			return err
+		}
+		switch {
+		case serves(pid, dir):
+			giveUp = now.Add(patience)
+			if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("stop the control plane (process %d): %w", pid, err)
+			}
+		// Not at once: one that is exiting has no command line any more, but still holds the lock.
+		case now.After(giveUp):
+			return fmt.Errorf("the control plane of %s runs in another container or on another machine; stop it there", dir)
 		}
 		select {
 		case <-ctx.Done():
@@ -90,6 +105,22 @@ func Down(ctx context.Context, dir string) error {
 		}
 	}
 	return nil
+}
+
+// serves reports whether a process is the control plane on dir, by its command line. The process ID alone does not tell: if
+// the control plane runs in another container, it is an ID there, and may be that of any process here.
+func serves(pid int, dir string) bool {
+	args, err := (&ps.Process{Pid: int32(pid)}).CmdlineSlice()
+	at := slices.Index(args, "--dir")
+	if err != nil || !slices.Contains(args, "serve") || at < 0 || at+1 == len(args) {
+		return false
+	}
+	its, err := os.Stat(args[at+1])
+	if err != nil {
+		return false
+	}
+	ours, err := os.Stat(dir)
+	return err == nil && os.SameFile(its, ours) // the path may be another, through a symbolic link
 }
 
 // Reset stops the control plane on dir, if it is running, and removes dir.
