@@ -131,7 +131,7 @@ func Reset(ctx context.Context, dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// IsUp reports whether a control plane of [Up] is running on dir. It holds a lock in dir for as long as it lives.
+// IsUp reports whether a control plane, of [Up] or [Start], is running on dir. It holds a lock in dir for as long as it lives.
 func IsUp(dir string) bool {
 	path := filepath.Join(dir, "lock")
 	if _, err := os.Stat(path); err != nil {

@@ -63,7 +63,7 @@ func runWithCluster(ctx context.Context, nodes int, shared string, args []string
 		if cmd.Env, err = shareCluster(c, shared); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, os.Remove(shared)) }()
+		defer func() { err = errors.Join(err, unshareCluster(c, shared)) }()
 	}
 	return runToEnd(ctx, cmd)
 }
@@ -84,14 +84,15 @@ func runToEnd(ctx context.Context, cmd *exec.Cmd) error {
 	return nil
 }
 
-// shareCluster makes a symbolic link to the cluster's directory, and returns an environment for Go tests that use it.
+// shareCluster makes a symbolic link to the cluster's directory, and returns an environment for Go tests that use it. It
+// replaces a link that was left by a run that was killed.
 func shareCluster(c *cluster.Cluster, link string) ([]string, error) {
 	link, err := filepath.Abs(link)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) { // of a run that was killed
-		return nil, fmt.Errorf("remove the link to an earlier cluster: %w", err)
+	if err := removeStaleLink(link); err != nil {
+		return nil, err
 	}
 	if err := os.Symlink(filepath.Dir(c.Kubeconfig), link); err != nil {
 		return nil, fmt.Errorf("link to the cluster for the tests: %w", err)
@@ -101,4 +102,31 @@ func shareCluster(c *cluster.Cluster, link string) ([]string, error) {
 		return name == proc.WatchVariable || name == "KUBECONFIG" || name == "MAKEFLAGS" || name == "MAKELEVEL"
 	})
 	return append(env, cluster.SharedVariable+"="+filepath.Join(link, filepath.Base(c.Kubeconfig))), nil
+}
+
+// removeStaleLink removes a link to the cluster of an earlier run, if there is one.
+func removeStaleLink(link string) error {
+	info, err := os.Lstat(link)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for the link to an earlier cluster: %w", err)
+	case info.Mode().Type() != os.ModeSymlink:
+		return fmt.Errorf("%s is not a symbolic link, so it was not replaced; give --shared another path", link)
+	case cluster.IsUp(link):
+		return fmt.Errorf("%s is in use by another \"make tests\"; wait until that has ended", link)
+	}
+	if err := os.Remove(link); err != nil {
+		return fmt.Errorf("remove the link to an earlier cluster: %w", err)
+	}
+	return nil
+}
+
+// unshareCluster removes the link of [shareCluster], unless it points elsewhere by now.
+func unshareCluster(c *cluster.Cluster, link string) error {
+	if target, err := os.Readlink(link); err != nil || target != filepath.Dir(c.Kubeconfig) {
+		return nil
+	}
+	return os.Remove(link)
 }

@@ -532,6 +532,60 @@ func TestRun(t *testing.T) {
 	r.requireNothingLeft()
 }
 
+// Only the link of a run that has ended is replaced, and only a link to the run's own cluster is removed.
+func TestSharedRun(t *testing.T) {
+	run := func(link string, command ...string) []string {
+		return append([]string{"run", "--nodes=0", "--shared=" + link, "--"}, command...)
+	}
+	t.Run("a file that is no link", func(t *testing.T) {
+		r := newRepository(t, "$ true")
+		r.write("precious", "text")
+		out, status := r.workshop("", run("precious", "true")...)
+		require.Equal(t, 1, status, "%s", out)
+		require.Contains(t, out, "precious is not a symbolic link, so it was not replaced; give --shared another path")
+		require.FileExists(t, filepath.Join(r.dir, "precious"))
+		r.requireNothingLeft()
+	})
+	t.Run("the link of a run that was killed", func(t *testing.T) {
+		r := newRepository(t, "$ true")
+		link := filepath.Join(r.dir, "link")
+		require.NoError(t, os.Symlink("nowhere", link))
+		out, status := r.workshop("", run("link", "test", "-e", "link/lock")...)
+		require.Zero(t, status, "%s", out)
+		_, err := os.Lstat(link)
+		require.ErrorIs(t, err, os.ErrNotExist)
+	})
+	t.Run("the link of another run", func(t *testing.T) {
+		r := newRepository(t, "$ true")
+		link := filepath.Join(r.dir, "link")
+		first := r.command(run("link", "sh", "-c", "echo up; read line; test -e link/lock")...)
+		stdin, err := first.StdinPipe()
+		require.NoError(t, err)
+		out, err := first.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, first.Start())
+		t.Cleanup(func() { _ = first.Process.Kill() })
+		_, err = bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err)
+		text, status := r.workshop("", run("link", "true")...)
+		require.Equal(t, 1, status, "%s", text)
+		require.Contains(t, text, "link is in use by another \"make tests\"; wait until that has ended")
+		require.NoError(t, stdin.Close())
+		require.NoError(t, first.Wait(), "it still has its cluster")
+		_, err = os.Lstat(link)
+		require.ErrorIs(t, err, os.ErrNotExist)
+		r.requireNothingLeft()
+	})
+	t.Run("a link that somebody else has replaced", func(t *testing.T) {
+		r := newRepository(t, "$ true")
+		out, status := r.workshop("", run("link", "sh", "-c", "rm link; ln -s elsewhere link")...)
+		require.Zero(t, status, "%s", out)
+		target, err := os.Readlink(filepath.Join(r.dir, "link"))
+		require.NoError(t, err)
+		require.Equal(t, "elsewhere", target)
+	})
+}
+
 // A process that ignores SIGTERM has ended, too, when the command says that everything has been stopped.
 func TestInterruptedRun(t *testing.T) {
 	r := newRepository(t, "$ true")
