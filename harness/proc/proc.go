@@ -65,11 +65,15 @@ const WatchVariable = "WORKSHOP_WATCH_PID"
 var ErrInterrupted = errors.New("interrupted")
 
 // Context returns a context that is cancelled on SIGINT, SIGTERM or SIGHUP, and when the parent process, or the one
-// in [WatchVariable], has died. A second signal has no further effect: the program is stopping already.
+// in [WatchVariable], has died. A second signal has no further effect: the program is stopping already. A program that
+// was started by nohup runs on after SIGHUP.
 func Context() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // Notify would undo what nohup has done
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	// Otherwise the first line that is written to a pipe without a reader, such as a tee that Ctrl-C has ended too, would end
 	// the program before it has cleaned up.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
