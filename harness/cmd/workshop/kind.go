@@ -146,7 +146,6 @@ func runOnKind(ctx context.Context, f kindFlags, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), k.Env(scratch)...)
 	cmd.Env = append(cmd.Env, kind.NameVariable+"="+k.ID, cluster.KubeconfigVariable+"="+k.Kubeconfig)
 	return runToEnd(ctx, cmd)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/proc"
@@ -24,7 +25,8 @@ func runCommand() *cobra.Command {
 		Use:   "run -- COMMAND [ARGUMENT]...",
 		Short: "Run a command with a new cluster, and return the command's exit status",
 		Long: `Run a command with a new cluster: KUBECONFIG points to it, and kubectl is on the PATH.
-The cluster is deleted when the command ends.
+The cluster is deleted when the command ends. If standard input is a terminal, the command's is
+empty; for a cluster to use from your own shell, see "workshop up".
 
 With --shared LINK, the cluster is for Go tests. Go reuses a cached test result only if the environment is
 the same. So LINK becomes a symbolic link to the cluster's directory, ` + cluster.SharedVariable + ` names the
@@ -55,7 +57,6 @@ func runWithCluster(ctx context.Context, nodes int, shared string, args []string
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if shared == "" {
 		cmd.Env = append(os.Environ(), c.Env(c.Dir())...)
 		cmd.Env = append(cmd.Env, cluster.SharedVariable+"="+c.Kubeconfig, cluster.KubeconfigVariable+"="+c.Kubeconfig)
@@ -68,9 +69,15 @@ func runWithCluster(ctx context.Context, nodes int, shared string, args []string
 	return runToEnd(ctx, cmd)
 }
 
-// runToEnd runs a command. If it fails, the error is its exit status. When ctx ends, every process of its group is ended.
+// runToEnd runs a command with our standard output, standard error and, unless it is a terminal, standard input. If the
+// command fails, the error is its exit status. When ctx ends, every process of its group is ended.
 func runToEnd(ctx context.Context, cmd *exec.Cmd) error {
 	proc.Group(cmd)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	// A process group of its own is in the background of the terminal, and the kernel stops it when it reads from there.
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		cmd.Stdin = os.Stdin
+	}
 	var exit *exec.ExitError
 	switch err := cmd.Run(); {
 	case ctx.Err() != nil:

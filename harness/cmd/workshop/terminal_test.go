@@ -243,6 +243,15 @@ func TestQuitExercisesAtAnyMoment(t *testing.T) {
 	}
 }
 
+// A command in the background would be stopped by the kernel, for ever, when it reads from the terminal.
+func TestRunInATerminal(t *testing.T) {
+	r := newRepository(t, "$ true")
+	tt := r.openTerminal(80, 24, "run", "--nodes=0", "--", "sh", "-c", "if read line; then echo got:$line; else echo end of input; fi")
+	tt.sees("end of input")
+	require.Zero(t, tt.requireRestored())
+	r.requireNothingLeft()
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, os.ErrNotExist)

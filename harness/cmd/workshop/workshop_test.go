@@ -526,9 +526,10 @@ func TestMakeHelp(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	r := newRepository(t, "$ true")
-	out, status := r.workshop("", "run", "--nodes=1", "--", "sh", "-c", "kubectl get nodes --output name; exit 7")
+	out, status := r.workshop("hello\n", "run", "--nodes=1", "--", "sh", "-c", "kubectl get nodes --output name; read line; echo got:$line; exit 7")
 	require.Equal(t, 7, status, "%s", out)
 	require.Contains(t, out, "node/node-0\n")
+	require.Contains(t, out, "got:hello\n")
 	r.requireNothingLeft()
 }
 
