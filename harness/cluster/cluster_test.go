@@ -273,6 +273,30 @@ func TestStartRemovesStaleDataDirectories(t *testing.T) {
 	require.DirExists(t, inUse.Dir())
 }
 
+// While a control plane is down, nobody has locked its data directory.
+func TestStartLeavesACrashedClusterAlone(t *testing.T) {
+	options := cluster.Options{Nodes: 1}
+	c, _ := start(t, options)
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(c.Dir(), old, old))
+	ctx, cancel := context.WithCancel(t.Context())
+	others := make(chan struct{})
+	go func() {
+		defer close(others)
+		for ctx.Err() == nil {
+			_, _ = cluster.Start(ctx, cluster.Options{Nodes: -1}) // fails, after it has removed stale directories
+		}
+	}()
+	err := c.Crash(t.Context(), options)
+	cancel()
+	<-others
+	require.NoError(t, err)
+	client, err := c.Client()
+	require.NoError(t, err)
+	_, err = client.CoreV1().Nodes().Get(t.Context(), "node-0", metav1.GetOptions{})
+	require.NoError(t, err)
+}
+
 func TestUpKeepsItsState(t *testing.T) {
 	ctx := t.Context()
 	dir := filepath.Join(t.TempDir(), "up")

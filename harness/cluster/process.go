@@ -126,6 +126,11 @@ func (c *Cluster) Crash(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	// Until the new control plane has locked the directory, it must not look stale to another process.
+	now := time.Now()
+	if err := os.Chtimes(p.dir, now, now); err != nil {
+		return fmt.Errorf("crash %s: %w", c.Name, err)
+	}
 	_ = p.cmd.Process.Kill() // it may have exited already
 	<-p.exited
 	p.stdin.Close()
@@ -266,8 +271,8 @@ func logTail(log *os.File) string {
 }
 
 // removeStale removes the data directories of clusters whose control plane was killed together with the process that
-// would have cleaned up. It skips a directory that is locked, which is in use, and one that is less than a minute
-// old, whose control plane may not have locked it yet.
+// would have cleaned up. It skips a directory that is locked, which is in use, and one that was modified less than a
+// minute ago, whose control plane may not have locked it yet.
 func removeStale() {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*"))
 	if err != nil {
