@@ -28,6 +28,13 @@ func Rerun(ctx context.Context, args ...string) (status int, err error) {
 	return rerun(ctx, interruptLimit, args...)
 }
 
+// scratchVariable is the name of an environment variable with the directory that [Scratch] returns.
+const scratchVariable = "WORKSHOP_GUARD_SCRATCH"
+
+// Scratch returns a directory for files that must not outlive this program, which [Rerun] has started: it is removed when
+// the program has ended, even by SIGKILL. For a program that was started otherwise, it is "".
+func Scratch() string { return os.Getenv(scratchVariable) }
+
 // interruptFile is the file descriptor of a program under Rerun on which it is told of an interrupt: by the end of the
 // file. The caller holds the other end.
 const interruptFile = 3
@@ -57,6 +64,7 @@ func rerun(ctx context.Context, limit time.Duration, args ...string) (status int
 	if err != nil {
 		return 0, err
 	}
+	cmd.Env = append(os.Environ(), scratchVariable+"="+scratch)
 	told, interrupt, err := os.Pipe()
 	if err != nil {
 		return 0, err

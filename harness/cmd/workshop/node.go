@@ -157,7 +157,7 @@ SIGTERM or Ctrl-C stops the processes and this command.`,
 			if o.Cluster, err = f.cluster(cmd.Context()); err != nil {
 				return err
 			}
-			o.Command, o.Output, o.Log = command, os.Stdout, os.Stderr
+			o.Command, o.Scratch, o.Output, o.Log = command, guard.Scratch(), os.Stdout, os.Stderr
 			return host.Run(cmd.Context(), o)
 		},
 	}

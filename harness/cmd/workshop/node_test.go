@@ -144,3 +144,16 @@ exec sleep 1000`
 	require.DirExists(t, filepath.Join(r.dir, "rebooted"))
 	r.requireNothingLeft()
 }
+
+// The directory of the processes, which has their credentials, is removed even if the program that made it was killed.
+func TestKilledNodeRun(t *testing.T) {
+	r := newRepository(t, "$ true")
+	_, name := r.newMachine()
+	shared, err := cluster.Shared()
+	require.NoError(t, err)
+	const killsItsParent = "touch started; kill -9 $PPID; exec sleep 1000"
+	out, status := r.workshop("", "node", "run", "--kubeconfig", shared.Kubeconfig, "--selector=test="+name, "--", "sh", "-c", killsItsParent)
+	require.NotZero(t, status, "%s", out)
+	require.FileExists(t, filepath.Join(r.dir, "started"))
+	r.requireNothingLeft()
+}

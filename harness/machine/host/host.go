@@ -44,6 +44,9 @@ type Options struct {
 	// Env is added to the environment, which has NODE_NAME, KUBECONFIG and [cluster.KubeconfigVariable] but nothing
 	// else that leads to a cluster.
 	Env []string
+	// Scratch is a directory for the processes' credentials and homes, which Run removes when it returns. Default: the
+	// directory for temporary files, where they stay if this process is killed.
+	Scratch string
 	// Output gets what the processes print, each line prefixed with "[NODE] ".
 	Output io.Writer
 	// Log gets a line whenever a process is started, killed or has ended. It may be nil.
@@ -106,7 +109,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("run on the machines: %w", err)
 	}
 	h := &host{Options: o, ctx: ctx, machines: map[string]killer{}}
-	if h.scratch, err = os.MkdirTemp("", "workshop-machines-"); err != nil {
+	if h.scratch, err = os.MkdirTemp(o.Scratch, "workshop-machines-"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(h.scratch)) }()
