@@ -3,6 +3,8 @@
 //   - When the command exits, the guard ends all processes that it has left behind, such as background jobs.
 //   - When the caller dies, even by SIGKILL, the guard ends the command as well and removes the caller's directory.
 //
+// [TempDir] has a guard without a command, which only removes a directory.
+//
 // The guard holds one end of a pipe, whose other end only the caller has open. The kernel closes it when the caller
 // dies.
 package guard
@@ -147,14 +149,20 @@ func sessionMembers(session int) ([]int, error) {
 // command is the first command-line argument of a guard process.
 const command = "be-a-guard"
 
-// Main runs the guard, and exits, if this process was started by [Command]; otherwise it does nothing. Programs and test
-// binaries that use guards call it before anything else.
+// Main runs the guard, and exits, if this process was started by [Command] or [TempDir]; otherwise it does nothing. Programs
+// and test binaries that use guards call it before anything else.
 func Main() {
 	if len(os.Args) < 2 || os.Args[1] != command {
 		return
 	}
 	remove, args := os.Args[2], os.Args[3:]
-	status, err := Run(os.Stdin, remove, args[0], args[1:]...)
+	var status int
+	var err error
+	if len(args) == 0 {
+		err = awaitDeath(os.Stdin, remove)
+	} else {
+		status, err = Run(os.Stdin, remove, args[0], args[1:]...)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "guard:", err)
 		status = 1

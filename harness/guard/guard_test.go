@@ -1,8 +1,10 @@
 package guard
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -17,7 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain makes the test binary a guard, or a program that exits with a status or hangs, when it is asked to be.
+// TestMain makes the test binary a guard, or a program that exits with a status, hangs, or makes a directory, when it is
+// asked to be.
 func TestMain(m *testing.M) {
 	Main()
 	switch {
@@ -32,6 +35,13 @@ func TestMain(m *testing.M) {
 		if err := os.WriteFile(os.Args[2], []byte(strconv.Itoa(child.Process.Pid)+"\n"), 0o600); err != nil {
 			panic(err)
 		}
+		time.Sleep(time.Hour)
+	case len(os.Args) == 2 && os.Args[1] == "temp-dir":
+		dir, _, err := TempDir("guard-test-")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(dir)
 		time.Sleep(time.Hour)
 	case len(os.Args) == 4 && os.Args[1] == "await-interrupt":
 		interrupts := make(chan os.Signal, 1)
@@ -173,6 +183,37 @@ func TestRerunKillsAnInterruptedProgram(t *testing.T) {
 		_, err := rerun(ctx, time.Hour, "await-interrupt", file, "hang")
 		close(over)
 		require.ErrorIs(t, err, errInterrupted)
+	})
+}
+
+func TestTempDir(t *testing.T) {
+	t.Run("is removed on request", func(t *testing.T) {
+		dir, remove, err := TempDir("guard-test-")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+		require.NoError(t, remove())
+		require.NoDirExists(t, dir)
+	})
+	t.Run("is removed when the program is killed", func(t *testing.T) {
+		program := exec.Command(os.Args[0], "temp-dir")
+		out, err := program.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, program.Start())
+		line, err := bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err)
+		dir := strings.TrimSpace(line)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+		require.NoError(t, program.Process.Kill())
+		require.Error(t, program.Wait())
+		require.Eventually(t, func() bool {
+			_, err := os.Stat(dir)
+			return errors.Is(err, os.ErrNotExist)
+		}, time.Minute, 10*time.Millisecond)
+	})
+	t.Run("reports that it cannot be made", func(t *testing.T) {
+		t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nowhere"))
+		_, _, err := TempDir("guard-test-")
+		require.ErrorContains(t, err, "no such file or directory")
 	})
 }
 

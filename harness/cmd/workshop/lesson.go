@@ -17,6 +17,7 @@ import (
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/gobuild"
+	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/lesson"
 	"example.com/controllers/harness/play"
@@ -234,11 +235,12 @@ func openCluster(ctx context.Context, root string, l lesson.Lesson, machines int
 		// The cluster's own directory is removed even if this process is killed.
 		return &opened{c, c.Dir(), true, func(error) error { return c.Stop() }}, nil
 	}
-	scratch, err := os.MkdirTemp("", "workshop-run-")
+	// It gets a kubeconfig with the user's own credentials if the lesson is played on a context.
+	scratch, remove, err := guard.TempDir("workshop-run-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the lesson: %w", err)
 	}
-	o := &opened{scratch: scratch, end: func(error) error { return os.RemoveAll(scratch) }}
+	o := &opened{scratch: scratch, end: func(error) error { return remove() }}
 	name, isContext := strings.CutPrefix(f.cluster, "context:")
 	switch {
 	case isContext:
@@ -256,7 +258,7 @@ func openCluster(ctx context.Context, root string, l lesson.Lesson, machines int
 		}
 		o.disposable = true
 		o.end = func(lessonErr error) error {
-			err := os.RemoveAll(scratch)
+			err := remove()
 			if lessonErr != nil {
 				err = errors.Join(err, cluster.Down(context.WithoutCancel(ctx), upDir(root)))
 			}
@@ -264,7 +266,7 @@ func openCluster(ctx context.Context, root string, l lesson.Lesson, machines int
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(scratch))
+		return nil, errors.Join(err, remove())
 	}
 	return o, nil
 }

@@ -351,14 +351,25 @@ func TestLessonOnAContext(t *testing.T) {
 // startLesson starts a lesson whose page hangs, and waits until it does.
 func (r *repository) startLesson(args ...string) *exec.Cmd {
 	r.t.Helper()
+	return r.startLessonUntil("\nhanging\n", args...)
+}
+
+// startLessonUntil starts a lesson, and waits until it has printed a text.
+func (r *repository) startLessonUntil(text string, args ...string) *exec.Cmd {
+	r.t.Helper()
 	cmd := r.command(append([]string{"lesson", "1"}, args...)...)
 	cmd.Stderr = &bytes.Buffer{}
+	stdin, err := cmd.StdinPipe() // or a question would be answered by the end of the input
+	require.NoError(r.t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(r.t, err)
 	require.NoError(r.t, cmd.Start())
-	r.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	r.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		stdin.Close()
+	})
 	var seen []byte
-	for buffer := make([]byte, 1024); !bytes.Contains(seen, []byte("\nhanging\n")); {
+	for buffer := make([]byte, 1024); !bytes.Contains(seen, []byte(text)); {
 		n, err := out.Read(buffer)
 		require.NoError(r.t, err, "%s", seen)
 		seen = append(seen, buffer[:n]...)
@@ -380,6 +391,25 @@ func TestEndsHoweverItIsEnded(t *testing.T) {
 	t.Run("kill -9", func(t *testing.T) {
 		r := newRepository(t, hangs...)
 		cmd := r.startLesson()
+		require.NoError(t, cmd.Process.Kill())
+		require.Error(t, cmd.Wait())
+		r.requireNothingLeft()
+	})
+	t.Run("kill -9 on a context", func(t *testing.T) {
+		r := newRepository(t, hangs...)
+		cmd := r.startLesson("--cluster=context:workshop", "--yes")
+		require.NoError(t, cmd.Process.Kill())
+		require.Error(t, cmd.Wait())
+		r.requireNothingLeft()
+		_, err := r.kubectl("delete", "namespace", r.namespace, "--wait=false")
+		require.NoError(t, err)
+	})
+	t.Run("kill -9 at the prompt", func(t *testing.T) {
+		r := newRepository(t, hangs...)
+		cmd := r.startLessonUntil("Type yes to continue: ", "--cluster=context:workshop")
+		credentials, err := filepath.Glob(filepath.Join(r.temp, "*", "kubeconfig"))
+		require.NoError(t, err)
+		require.Len(t, credentials, 1)
 		require.NoError(t, cmd.Process.Kill())
 		require.Error(t, cmd.Wait())
 		r.requireNothingLeft()
