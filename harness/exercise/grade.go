@@ -358,7 +358,12 @@ var (
 	panicLine   = regexp.MustCompile(`(?m)^panic: (.*)$`)
 	fatalLine   = regexp.MustCompile(`(?m)^fatal error: (.*)$`)
 	panicSuffix = regexp.MustCompile(`( \[recovered[^\]]*\])+$`)
+	// mutexWait is a goroutine that waits for a mutex, in a stack trace.
+	mutexWait = regexp.MustCompile(`(?m)^goroutine \d+ \[sync\.(RW)?Mutex\.`)
 )
+
+// asleep is the fatal error if no goroutine can run and none waits for a timer.
+const asleep = "all goroutines are asleep"
 
 // judge combines what the check has written with how its process has ended.
 func judge(found verdict.Found, run finished) (Outcome, string) {
@@ -380,6 +385,10 @@ func judge(found verdict.Found, run finished) (Outcome, string) {
 		return Panicked, "The controller panicked: " + cause + "."
 	}
 	if match := fatalLine.FindStringSubmatch(text); match != nil {
+		if strings.HasPrefix(match[1], asleep) && mutexWait.MatchString(text) {
+			// In synctest, time does not pass while a goroutine waits for a mutex. So this need not be a deadlock in a cluster.
+			return Hung, "A goroutine waits for a mutex, and the one that holds it waits too, as during a call. That may work in a cluster, but the check's virtual time stands still meanwhile. Don't hold a mutex during a call."
+		}
 		return Panicked, "The Go runtime stopped the controller: " + match[1] + "."
 	}
 	switch {
@@ -410,6 +419,9 @@ func (f finished) excerpt(dir string) string {
 	if first := slices.IndexFunc(lines, func(line string) bool {
 		return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 	}); first >= 0 {
+		if strings.Contains(lines[first], asleep) {
+			first += max(0, slices.IndexFunc(lines[first:], mutexWait.MatchString)-1)
+		}
 		return stack(lines[first+1:])
 	}
 	return strings.TrimSpace(strings.Join(lines[max(0, len(lines)-mostOutput):], "\n"))

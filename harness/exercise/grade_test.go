@@ -118,6 +118,7 @@ func TestCheck(t *testing.T) {
 		"exits":                {addWith("os", `os.Exit(7)`), exercise.Exited, "exited with status 7", "", 0},
 		"stops its goroutine":  {addWith("runtime", `runtime.Goexit()`), exercise.Panicked, "runtime.Goexit", "", 0},
 		"breaks the check":     {add(`return 99`), exercise.Exited, "could not be completed", "the check cannot go on", 0},
+		"waits for a mutex":    {addWith("sync", `var mu sync.Mutex; mu.Lock(); mu.Lock()`), exercise.Hung, "A goroutine waits for a mutex", "controller.go:6", 0},
 		"hangs":                {add(`select {}`), exercise.Panicked, "all goroutines are asleep", "", 0},
 		"never waits":          {add(`for { }`), exercise.Hung, "did not end within ", "", 10 * time.Second},
 		"waits forever":        {addWith("time", `time.Sleep(time.Hour)`), exercise.Hung, "did not end within ", "", 10 * time.Second},
