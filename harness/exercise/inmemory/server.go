@@ -607,6 +607,9 @@ func (s *Server) delete(t target, old Object, options metav1.DeleteOptions) (Obj
 	}
 	set(deleted, "deletionTimestamp", time.Now().UTC().Format(time.RFC3339))
 	set(deleted, "deletionGracePeriodSeconds", int64(0))
+	if t.Group == "" && t.Resource == "namespaces" {
+		_ = unstructured.SetNestedField(deleted, "Terminating", "status", "phase") // fails only if the status is no object
+	}
 	t.count(deleted, old)
 	return s.store(t, "MODIFIED", old, deleted), nil
 }

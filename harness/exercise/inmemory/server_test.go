@@ -465,6 +465,8 @@ func TestSecretsAndNamespaces(t *testing.T) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Finalizers: []string{"example.com/wait"}}}
 		must[*corev1.Namespace](t)(w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
 		require.NoError(t, w.client.CoreV1().Namespaces().Delete(ctx, "shop", metav1.DeleteOptions{}))
+		namespace = must[*corev1.Namespace](t)(w.client.CoreV1().Namespaces().Get(ctx, "shop", metav1.GetOptions{}))
+		require.Equal(t, corev1.NamespaceTerminating, namespace.Status.Phase)
 		_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{})
 		require.True(t, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), err)
 	})
