@@ -28,6 +28,9 @@ func TestExercise(t *testing.T) {
 		check.Scene{Name: "somebody has cordoned the Node, and nobody asks for a reboot", Play: func(w *check.World) {
 			begin(w, true, false)
 			expect(w, true, "Somebody cordoned node-1 before its agent was started, and nobody asked for a reboot. ")
+			if writes := w.Writes(); len(writes) > 0 {
+				w.Failf("Somebody cordoned node-1, and nobody asked for a reboot. The agent wrote to the Node %d times in ten minutes.", len(writes))
+			}
 		}},
 		check.Scene{Name: "somebody has cordoned the Node before its reboot", Play: func(w *check.World) {
 			m := begin(w, true, true)
@@ -41,6 +44,16 @@ func TestExercise(t *testing.T) {
 			cordoned.Annotations[Cordoned] = "2026-01-01T00:00:00Z"
 			start(w, cordoned, &machine{w: w})
 			expect(w, false, "The agent of node-1 had cordoned it for a reboot. The request was withdrawn before the reboot, while the agent was down. ")
+		}},
+		check.Scene{Name: "somebody has uncordoned the Node, and cordons it later", Play: func(w *check.World) {
+			uncordoned := node(false, false)
+			uncordoned.Annotations[Cordoned] = "2026-01-01T00:00:00Z"
+			start(w, uncordoned, &machine{w: w})
+			uncordoned = get(w)
+			uncordoned.Spec.Unschedulable = true
+			check.Must(w.Client.CoreV1().Nodes().Update(w.T.Context(), uncordoned, metav1.UpdateOptions{}))
+			w.Advance(10 * time.Minute)
+			expect(w, true, "The agent of node-1 had cordoned it, and somebody uncordoned it while the agent was down. Ten minutes later, somebody cordoned it again. ")
 		}},
 		check.Scene{Name: "the agent is restarted by the reboot", Play: func(w *check.World) {
 			cordoned := node(true, true)
