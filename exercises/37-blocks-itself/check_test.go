@@ -42,6 +42,12 @@ func TestExercise(t *testing.T) {
 			start(w)
 			w.Never(time.Minute, func() bool { return len(admitted(w)) > 1 }, "At most one Node may be unavailable. Node node-2 is being rebooted, and the controller admitted node-1, too.")
 		}},
+		check.Scene{Name: "a Node that is not ready cannot be admitted", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionFalse, Needed), node("node-2", corev1.ConditionTrue, Needed))
+			w.Inject("verb=update,resource=nodes,name=node-1,refuse=500", "verb=patch,resource=nodes,name=node-1,refuse=500")
+			start(w)
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. Node node-1 is not ready and has not been admitted, and the controller admitted node-2.")
+		}},
 	)
 }
 
