@@ -65,6 +65,15 @@ func TestExercise(t *testing.T) {
 			r.now("a", "Replica a had lost the Lease and could reach the API server again. Then replica b was stopped, and a minute later, replica a does not work.")
 			a.Stop()
 		}},
+		check.Scene{Name: "the leader loses the Lease, and takes long to stop its work", Play: func(w *check.World) {
+			r := &replicas{w: w, stopping: 8 * time.Second}
+			r.start("a")
+			r.oneOf("a")
+			w.Say("replica a cannot reach the API server for 11 seconds")
+			w.Inject("program=a,resource=leases,refuse=503,for=11s")
+			w.Advance(time.Minute)
+			r.now("a", "Replica a had lost the Lease and can reach the API server again. A minute later, it does not work.")
+		}},
 	)
 }
 
@@ -116,6 +125,9 @@ func (r *replicas) start(name string) *check.Process {
 func (r *replicas) working() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(slices.Compact(slices.Clone(r.overlap))) == 1 {
+		r.w.Failf("Replica %s began to work again while its previous work was still going on.", r.overlap[0])
+	}
 	if len(r.overlap) > 0 {
 		r.w.Failf("The replicas %v work at the same time.", r.overlap)
 	}
