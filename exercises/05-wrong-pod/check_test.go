@@ -28,18 +28,18 @@ func TestExercise(t *testing.T) {
 			}
 		}},
 		check.Scene{Name: "a Pod moves during a reconcile", Play: func(w *check.World) {
-			moves(w, "verb=get,resource=nodes,nth=1,delay=10s")
+			moves(w, "verb=get,resource=nodes,nth=1,delay=10s", "verb=list,resource=nodes,nth=1,delay=10s")
 		}},
 		check.Scene{Name: "a Pod moves while the request to delete it is on its way", Play: func(w *check.World) {
-			moves(w, "verb=delete,resource=pods,nth=1,delay=10s")
+			moves(w, "verb=delete,resource=pods,nth=1,delay=10s", "verb=create,resource=pods,subresource=eviction,nth=1,delay=10s")
 		}},
 	)
 }
 
-// moves replaces a Pod while a fault delays a request of the controller. It fails the check if the new Pod is deleted.
-func moves(w *check.World, fault string) {
+// moves replaces a Pod while faults delay a request of the controller. It fails the check if the new Pod is deleted.
+func moves(w *check.World, faults ...string) {
 	w.Given(node("node-1", true), node("node-2", false), pod("db-0", "node-1"))
-	w.Inject(fault)
+	w.Inject(faults...)
 	start(w)
 	w.Advance(5 * time.Second)
 	w.Say("somebody else moves Pod shop/db-0 from node-1 to node-2")
