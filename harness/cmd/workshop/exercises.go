@@ -153,7 +153,7 @@ func doExercises(ctx context.Context) (err error) {
 	return exitOf(v)
 }
 
-// shownLines is how many lines of a timeline are shown at most. The JSON form has all of them.
+// shownLines is how many lines of a timeline are shown at most. The JSON form has all that are kept.
 const shownLines = 40
 
 // statusWriter calls a function with each line that is written to it.

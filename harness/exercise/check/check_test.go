@@ -115,6 +115,14 @@ var scenes = map[string]struct {
 		})
 		w.Advance(time.Second)
 	}, "The controller made 3000 requests without ever waiting: it never came to rest.", "list pods shop"},
+	"never waits for a machine": {func(w *check.World) {
+		w.Start(func(context.Context, kubernetes.Interface) error {
+			for {
+				w.Say("the machine refuses")
+			}
+		})
+		w.Advance(time.Second)
+	}, "3000 things happened without any time passing, the last one: the machine refuses. The controller never waits.", "the machine refuses"},
 	"returns early": {func(w *check.World) {
 		w.Start(func(context.Context, kubernetes.Interface) error { return nil })
 		w.Advance(time.Second)

@@ -47,10 +47,26 @@ type World struct {
 	user      *inmemory.Client
 	processes []*Process
 
-	mu       sync.Mutex
-	failure  string // the first failure; "" if there is none
-	instant  time.Time
-	requests int // made at instant
+	requests burst // of programs
+
+	mu      sync.Mutex
+	failure string // the first failure; "" if there is none
+	said    burst  // lines of say
+}
+
+// burst counts what happens at one instant of virtual time.
+type burst struct {
+	instant time.Time
+	count   int
+}
+
+// add counts one more, and returns how many there are at this instant.
+func (b *burst) add() int {
+	if now := time.Now(); !now.Equal(b.instant) {
+		*b = burst{instant: now}
+	}
+	b.count++
+	return b.count
 }
 
 func newWorld(t *testing.T, out *verdict.Writer) *World {
@@ -330,6 +346,13 @@ func (w *World) Say(format string, args ...any) { w.say("world", fmt.Sprintf(for
 
 func (w *World) say(who, what, note string) {
 	w.out.Line(verdict.Line{At: w.Since(), Who: who, What: what, Note: note})
+	w.mu.Lock()
+	count := w.said.add()
+	w.mu.Unlock()
+	if count > maxAtOnce {
+		w.fail(fmt.Sprintf("%d things happened without any time passing, the last one: %s. The controller never waits.", maxAtOnce, what))
+		leave()
+	}
 }
 
 // Failf ends the check. The message says in one or two sentences what went wrong in the world, to somebody who has not
@@ -395,8 +418,9 @@ func leave() {
 	os.Exit(1)
 }
 
-// maxRequests is how many requests may be made at one instant of virtual time. A controller that makes more never waits.
-const maxRequests = 3000
+// maxAtOnce is how many requests may be made, and how many other things may happen, at one instant of virtual time. With a
+// controller that never waits, there are more.
+const maxAtOnce = 3000
 
 // record adds a request or an event to the recording and the timeline. It is called by the server, one at a time.
 func (w *World) record(r history.Record) {
@@ -408,13 +432,8 @@ func (w *World) record(r history.Record) {
 	if r.Request == nil || r.Request.Who == "user" {
 		return
 	}
-	if now := time.Now(); now.Equal(w.instant) {
-		w.requests++
-	} else {
-		w.instant, w.requests = now, 1
-	}
-	if w.requests > maxRequests {
-		w.fail(fmt.Sprintf("The %s made %d requests without ever waiting: it never came to rest.", r.Request.Who, maxRequests))
+	if w.requests.add() > maxAtOnce {
+		w.fail(fmt.Sprintf("The %s made %d requests without ever waiting: it never came to rest.", r.Request.Who, maxAtOnce))
 		leave()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -105,11 +106,14 @@ type Found struct {
 	Passed   bool
 	Failure  string // why it has failed; "" if it has passed or did not come to an end
 	Scene    string
-	Timeline []Line // of the scene that failed, or of the last one
+	Timeline []Line // of the scene that failed, or of the last one; of a very long one, the beginning and the end
 }
 
 // maxLine is more than a record needs. Longer lines are not ours.
 const maxLine = 1 << 20
+
+// maxLines is how many lines of a timeline are kept from its beginning, and at least as many from its end.
+const maxLines = 5000
 
 // ReadFile reads what a check has written to a file. A file that does not exist is like an empty one: the check has not
 // begun.
@@ -128,6 +132,7 @@ func ReadFile(path string) (Found, error) {
 // Read reads what a check has written. Lines that are incomplete are skipped.
 func Read(r io.Reader) (Found, error) {
 	var found Found
+	dropped := 0 // lines of the timeline
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -139,9 +144,13 @@ func Read(r io.Reader) (Found, error) {
 		case found.Failure != "":
 			// What happens after the failure is not part of it.
 		case r.Scene != "":
-			found.Scene, found.Timeline = r.Scene, nil
+			found.Scene, found.Timeline, dropped = r.Scene, nil, 0
 		case r.Line != nil:
 			found.Timeline = append(found.Timeline, *r.Line)
+			if len(found.Timeline) >= 3*maxLines {
+				found.Timeline = slices.Delete(found.Timeline, maxLines, 2*maxLines)
+				dropped += maxLines
+			}
 		case r.Failure != "":
 			found.Failure = strings.TrimSpace(r.Failure)
 		case r.Passed:
@@ -150,6 +159,10 @@ func Read(r io.Reader) (Found, error) {
 	}
 	if found.Failure != "" {
 		found.Passed = false
+	}
+	if dropped > 0 {
+		left := Line{At: found.Timeline[maxLines].At, Who: "world", What: fmt.Sprintf("%d lines are left out here", dropped)}
+		found.Timeline = slices.Insert(found.Timeline, maxLines, left)
 	}
 	return found, lines.Err()
 }

@@ -1,6 +1,7 @@
 package verdict_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,6 +45,23 @@ func TestReadSkipsWhatIsIncomplete(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found.Passed)
 	require.Len(t, found.Timeline, 1)
+}
+
+// Of a timeline that is much too long, the beginning and the end are kept.
+func TestReadLeavesOutLines(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("{\"scene\":\"a\"}\n")
+	for i := range 100_000 {
+		fmt.Fprintf(&text, "{\"line\":{\"at\":%d,\"what\":\"b\"}}\n", i)
+	}
+	text.WriteString("{\"failure\":\"It is wrong.\"}\n")
+	found, err := verdict.Read(strings.NewReader(text.String()))
+	require.NoError(t, err)
+	require.Equal(t, "It is wrong.", found.Failure)
+	require.Less(t, len(found.Timeline), 20_000)
+	require.EqualValues(t, 0, found.Timeline[0].At)
+	require.EqualValues(t, 99_999, found.Timeline[len(found.Timeline)-1].At)
+	require.Equal(t, "90000 lines are left out here", found.Timeline[5000].What)
 }
 
 func TestOfRecord(t *testing.T) {
