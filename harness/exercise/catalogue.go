@@ -38,6 +38,9 @@ type About struct {
 	Title   string `json:"title"`
 	Lesson  int    `json:"lesson"`            // the lesson that it belongs to, from 1
 	Cluster bool   `json:"cluster,omitempty"` // true if the check needs a control plane
+	// Vet has the analyzers of go vet that must find nothing in the participant's code, such as "waitgroup"; "" for none. They
+	// make each check slower, and the first one by many seconds. So it is for mistakes that no scene can show.
+	Vet string `json:"vet,omitempty"`
 	// TimelineVaries is true if the order of goroutines decides what the exercise as shipped does after its mistake.
 	TimelineVaries bool `json:"timelineVaries,omitempty"`
 	// MayDiffer has parts of the lines of the timeline that may be missing or added, as the order of goroutines decides.

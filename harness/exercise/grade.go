@@ -2,6 +2,7 @@ package exercise
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,12 +129,17 @@ func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, er
 		kubeconfig <- err
 	}()
 	program := filepath.Join(scratch, "check")
-	complaints, err := g.build(ctx, e, dir, scratch, program)
+	complaints, isVet, err := g.build(ctx, e, dir, scratch, program)
 	if clusterErr := <-kubeconfig; err == nil && clusterErr != nil {
 		err = fmt.Errorf("start a control plane: %w", clusterErr)
 	}
 	if err != nil {
 		return v, err
+	}
+	if isVet {
+		v.Outcome, v.Message = Failed, "go vet finds a mistake in the code: "+complaints
+		v.Seconds = time.Since(start).Seconds()
+		return v, nil
 	}
 	if complaints != "" {
 		v.Outcome, v.Message, v.Output = DoesNotCompile, "The code does not compile.", complaints
@@ -275,13 +281,13 @@ func restore(dir string, before files) (deleted string, err error) {
 	return strings.Join(names, " and ") + " were", nil
 }
 
-// build compiles the check of the code in dir. It returns what the compiler complains about, or "".
-func (g *Grader) build(ctx context.Context, e Exercise, dir, scratch, program string) (complaints string, err error) {
+// build compiles the check of the code in dir. It returns what the compiler complains about, or go vet, or "".
+func (g *Grader) build(ctx context.Context, e Exercise, dir, scratch, program string) (complaints string, isVet bool, err error) {
 	// The participant's own tests and a copy of the grader that has been edited are left out.
 	replace := map[string]string{filepath.Join(dir, graderFile): filepath.Join(e.Dir, graderFile)}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	for _, entry := range entries {
 		if isTest(entry.Name()) && entry.Name() != graderFile {
@@ -290,20 +296,20 @@ func (g *Grader) build(ctx context.Context, e Exercise, dir, scratch, program st
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	overlay := filepath.Join(scratch, "overlay.json")
 	if err := os.WriteFile(overlay, text, 0o600); err != nil {
-		return "", err
+		return "", false, err
 	}
 	goCommand, err := exec.LookPath("go")
 	if err != nil {
-		return "", fmt.Errorf("find the go command: %w", err)
+		return "", false, fmt.Errorf("find the go command: %w", err)
 	}
 	var out output
 	status, err := guard.Exec(ctx, guard.Program{
 		Path: goCommand,
-		Args: []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-tags", "exercise", "-overlay", overlay, "-o", program,
+		Args: []string{"test", "-c", "-vet=" + cmp.Or(e.Vet, "off"), "-ldflags=-s -w", "-tags", "exercise", "-overlay", overlay, "-o", program,
 			"./" + filepath.ToSlash(relative(g.Catalogue.Dir, dir))},
 		Dir: g.Catalogue.Dir,
 		// The go command leaves its temporary files behind if it is killed.
@@ -312,19 +318,22 @@ func (g *Grader) build(ctx context.Context, e Exercise, dir, scratch, program st
 		Remove: scratch,
 	}, &out)
 	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
+		return "", false, context.Cause(ctx)
 	}
 	if err != nil {
-		return "", fmt.Errorf("run the go command: %w", err)
+		return "", false, fmt.Errorf("run the go command: %w", err)
 	}
 	if status != 0 {
-		return tidyCompilerOutput(out.String(), relative(g.Catalogue.Dir, dir)), nil
+		return tidyCompilerOutput(out.String(), relative(g.Catalogue.Dir, dir)), vetHeading.MatchString(out.String()), nil
 	}
 	if !exists(program) {
-		return "There is no Go code in " + dir + ".", nil
+		return "There is no Go code in " + dir + ".", false, nil
 	}
-	return "", nil
+	return "", false, nil
 }
+
+// vetHeading is the line before what go vet complains about. The compiler's has no brackets.
+var vetHeading = regexp.MustCompile(`(?m)^# \[`)
 
 // keptFlags returns those of the flags in the variable GOFLAGS that decide which compiled packages the go command finds, as the
 // ones in a bundle (package offline). Others, such as -mod or -race, could break the build.

@@ -157,6 +157,29 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// An exercise may ask for an analyzer of go vet. Code that does not compile is none of its business.
+func TestCheckVets(t *testing.T) {
+	t.Parallel()
+	c := newCatalogue(t, "01-add")
+	e := c.Exercises[0]
+	e.Vet = "waitgroup"
+	late := addWith("sync", "var adding sync.WaitGroup; go func() { adding.Add(1); adding.Done() }(); adding.Wait()")["controller.go"]
+	check := func(code string) exercise.Verdict {
+		write(t, filepath.Join(e.Mine, "controller.go"), code)
+		v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), e)
+		require.NoError(t, err)
+		return v
+	}
+	v := check(late)
+	require.Equal(t, exercise.Failed, v.Outcome)
+	require.Equal(t, "go vet finds a mistake in the code: controller.go:6:51: WaitGroup.Add called from inside new goroutine", v.Message)
+	require.True(t, check(solved).Passed())
+	require.Equal(t, exercise.DoesNotCompile, check(strings.Replace(late, "a + b", "a +* b", 1)).Outcome)
+	require.Equal(t, exercise.DoesNotCompile, check(strings.Replace(late, "a + b", "a + c", 1)).Outcome)
+	e.Vet = ""
+	require.True(t, check(late).Passed())
+}
+
 // add returns a controller.go whose Add does something before it adds correctly.
 func add(statement string) map[string]string {
 	return map[string]string{"controller.go": "package small\n\nfunc Add(a, b int) int {\n\t" + statement + "\n\treturn a + b\n}\n"}
