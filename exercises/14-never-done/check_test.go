@@ -69,7 +69,7 @@ func TestExercise(t *testing.T) {
 			c.SetDown(true)
 			start(w, c)
 			w.Advance(10 * time.Minute)
-			if c.Calls() > 1000 {
+			if c.Calls() > 200 {
 				w.Failf("The cloud was down for ten minutes, and the controller called it %d times.", c.Calls())
 			}
 			c.SetDown(false)

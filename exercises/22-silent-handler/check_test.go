@@ -52,7 +52,7 @@ func TestExercise(t *testing.T) {
 			w.Given(pod("web-0", "10.0.0.1"))
 			start(w, registry)
 			w.Advance(10 * time.Minute)
-			if registry.Calls() > 1000 {
+			if registry.Calls() > 200 {
 				w.Failf("The registry was down for ten minutes, and the controller called it %d times.", registry.Calls())
 			}
 			registry.SetDown(false)

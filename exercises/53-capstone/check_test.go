@@ -175,7 +175,7 @@ func TestExercise(t *testing.T) {
 			w.Given(deployment("web", "8080"))
 			start(w)
 			w.Advance(15 * time.Minute)
-			if creates := len(w.Writes()); creates > 1000 {
+			if creates := len(w.Writes()); creates > 200 {
 				w.Failf("The API server refused all Services for a quarter of an hour. The controller made %d requests.", creates)
 			}
 			w.Heal()
