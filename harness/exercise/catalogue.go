@@ -309,16 +309,28 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Fingerprint identifies the contents of the participant's code: it differs after every change.
+// Fingerprint identifies the contents of the participant's code, its subdirectories included: it differs after every change.
 func (e Exercise) Fingerprint() string {
-	code, err := readFiles(e.Mine, isCode)
+	sum := sha256.New()
+	err := filepath.WalkDir(e.Mine, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if path != e.Mine && isIgnored(entry.Name()) || path == filepath.Join(e.Mine, shownDir) {
+				return fs.SkipDir
+			}
+			return nil
+		case !isCode(entry.Name()):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		fmt.Fprintf(sum, "%s %d\n", path, len(text))
+		sum.Write(text)
+		return err
+	})
 	if err != nil {
 		return ""
-	}
-	sum := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(code)) {
-		fmt.Fprintf(sum, "%s %d\n", name, len(code[name]))
-		sum.Write(code[name])
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
