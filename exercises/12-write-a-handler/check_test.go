@@ -22,7 +22,7 @@ func TestExercise(t *testing.T) {
 		check.Scene{Name: "a Pod is created", Play: func(w *check.World) {
 			queue := start(w)
 			w.Given(pod("web-1"))
-			w.Advance(time.Second)
+			w.Settle()
 			expect(w, queue, "shop/web-1", "Pod shop/web-1 was created")
 		}},
 		check.Scene{Name: "a Pod is changed", Play: func(w *check.World) {
@@ -30,13 +30,13 @@ func TestExercise(t *testing.T) {
 			changed := pod("web-0")
 			changed.Labels, changed.Generation = map[string]string{"app": "web"}, 1 // as before: labels are not part of the spec
 			w.Given(changed)
-			w.Advance(time.Second)
+			w.Settle()
 			expect(w, queue, "shop/web-0", "Pod shop/web-0 was changed")
 		}},
 		check.Scene{Name: "a Pod is deleted", Play: func(w *check.World) {
 			queue := start(w)
 			w.Delete("pods", "shop", "web-0")
-			w.Advance(time.Second)
+			w.Settle()
 			expect(w, queue, "shop/web-0", "Pod shop/web-0 was deleted")
 		}},
 		check.Scene{Name: "a resync", Play: func(w *check.World) {
