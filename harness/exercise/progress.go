@@ -18,7 +18,8 @@ type Progress struct {
 	Passed map[string]time.Time `json:"passed,omitempty"`
 	// Hints says how many hints of each exercise have been shown, by name.
 	Hints map[string]int `json:"hints,omitempty"`
-	// Current is the exercise that the participant has chosen, "" for the first that has not passed.
+	// Current is the exercise that the participant has chosen and that has not passed since, "" for the first that has not
+	// passed.
 	Current string `json:"current,omitempty"`
 
 	path string
@@ -127,8 +128,11 @@ func (p *Progress) Count(c *Catalogue) int {
 	return count
 }
 
-// Pass notes that an exercise has passed, if it has not passed before.
+// Pass notes that an exercise has passed, if it has not passed before. It is then no longer the chosen one.
 func (p *Progress) Pass(e Exercise, now time.Time) {
+	if p.Current == e.Name {
+		p.Current = ""
+	}
 	if p.Passed[e.Name].IsZero() {
 		p.Passed[e.Name] = now.UTC().Truncate(time.Second)
 	}

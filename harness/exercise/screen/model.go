@@ -173,17 +173,9 @@ func (m *Model) conclude(msg verdictMsg) tea.Cmd {
 		m.solution = ""
 		return nil
 	}
-	m.problem = m.save(func(p *exercise.Progress) { p.Pass(m.current, time.Now()) })
+	m.problem = m.Progress.Update(func(p *exercise.Progress) { p.Pass(m.current, time.Now()) })
 	m.showSolution()
 	return nil
-}
-
-// save changes the progress and saves it. A participant who has chosen an exercise stays there.
-func (m *Model) save(change func(*exercise.Progress)) error {
-	return m.Progress.Update(func(p *exercise.Progress) {
-		p.Current = m.current.Name
-		change(p)
-	})
 }
 
 func (m *Model) showSolution() {
@@ -271,14 +263,14 @@ func (m *Model) choose(e exercise.Exercise) tea.Cmd {
 		m.problem = err
 		return nil
 	}
-	m.problem = m.save(func(*exercise.Progress) {})
+	m.problem = m.Progress.Update(func(p *exercise.Progress) { p.Current = e.Name })
 	return m.check()
 }
 
 // hint shows one more hint.
 func (m *Model) hint() {
 	shown := min(m.Progress.Hints[m.current.Name]+1, len(m.hints))
-	m.problem = m.save(func(p *exercise.Progress) { p.Hints[m.current.Name] = shown })
+	m.problem = m.Progress.Update(func(p *exercise.Progress) { p.Hints[m.current.Name] = shown })
 	// The page may be so long that the new hint is out of sight.
 	heading := slices.IndexFunc(m.body(), func(line string) bool { return strings.HasPrefix(ansi.Strip(line), hintHeading(shown, len(m.hints))) })
 	const lines = 4 // of a hint
@@ -294,7 +286,7 @@ func (m *Model) reset() tea.Cmd {
 		m.problem = err
 		return nil
 	}
-	if m.problem = m.save(func(p *exercise.Progress) { p.Forget(m.current) }); m.problem != nil {
+	if m.problem = m.Progress.Update(func(p *exercise.Progress) { p.Forget(m.current) }); m.problem != nil {
 		return nil
 	}
 	return m.choose(m.current)

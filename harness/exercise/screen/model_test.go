@@ -147,6 +147,8 @@ func TestSolveAnExercise(t *testing.T) {
 	r.shows("✓ passed in 1.5s", "1/2", "exercises/my/01-add/solution", "n opens the next exercise")
 	require.FileExists(t, filepath.Join(r.Current().Mine, "solution", "controller.go"))
 	require.False(t, r.progress.Passed["01-add"].IsZero())
+	next, _ := r.progress.CurrentOf(r.catalogue)
+	require.Equal(t, "02-more", next.Name, "a solved exercise that nobody has chosen is no longer the current one")
 
 	r.press("n")
 	require.Equal(t, "02-more", r.Current().Name)
@@ -157,7 +159,7 @@ func TestSolveAnExercise(t *testing.T) {
 	saved, err := r.catalogue.ReadProgress()
 	require.NoError(t, err)
 	require.Equal(t, 2, saved.Count(r.catalogue))
-	require.Equal(t, "02-more", saved.Current)
+	require.Empty(t, saved.Current, "the choice ends when the exercise is solved")
 	r.press("q")
 	require.True(t, r.quit)
 }
