@@ -27,6 +27,11 @@ func TestExercise(t *testing.T) {
 			start(w)
 			w.Advance(10 * time.Minute)
 			expect(w, map[string]bool{"green": false, "red": false, "white": true}, "ConfigMap blue, the first in the list, was gone already. ")
+			before := w.Errors()
+			w.Advance(10 * time.Minute)
+			if errs := w.Errors() - before; errs > 0 {
+				w.Failf("ConfigMap blue is gone, as it should be. The controller still logged %d errors in ten minutes.", errs)
+			}
 		}},
 		check.Scene{Name: "the API server refuses one request", Play: func(w *check.World) {
 			w.Given(configMap(ListName, "blue green red"), configMap("green", ""), configMap("red", ""), configMap("white", ""))

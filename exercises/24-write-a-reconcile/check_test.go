@@ -77,6 +77,9 @@ func TestExercise(t *testing.T) {
 			if got := c.cidr("blue"); got != "10.2.0.0/24" {
 				w.Failf("The cloud failed once to change network blue, and a minute later it still has %q.", got)
 			}
+			if c.exist > 0 {
+				w.Failf("The cloud failed once to say whether network blue exists. It does, and the controller tried to create it.")
+			}
 			c.fail("get")
 			w.Delete("configmaps", "net", "blue")
 			w.Advance(time.Minute)
@@ -115,6 +118,7 @@ type fakeCloud struct {
 	failing  map[string]bool // the calls that fail once
 	writes   int             // that succeeded
 	failed   int             // writes that failed
+	exist    int             // attempts to create a network that existed
 }
 
 func (c *fakeCloud) cidr(name string) string {
@@ -178,6 +182,7 @@ func (c *fakeCloud) Get(_ context.Context, name string) (cidr string, err error)
 func (c *fakeCloud) Create(_ context.Context, name, cidr string) error {
 	return c.call("create", name, func(exists bool) error {
 		if exists {
+			c.exist++
 			return fmt.Errorf("network %s exists", name)
 		}
 		c.networks[name] = cidr

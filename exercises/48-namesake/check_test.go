@@ -34,10 +34,13 @@ func TestExercise(t *testing.T) {
 			expect(w, "shop", "db", "mine", "A user had created Secret shop/db before vault/db was to be copied. ")
 			edit(w, "vault", "db", func(s *corev1.Secret) { s.Data["password"] = []byte("two") })
 			expect(w, "shop", "db", "mine", "A user had created Secret shop/db. Its namesake vault/db was changed. ")
-			requests := len(w.Requests(check.ControllerName).Requests)
+			requests, errs := len(w.Requests(check.ControllerName).Requests), w.Errors()
 			w.Advance(time.Hour)
 			if more := len(w.Requests(check.ControllerName).Requests) - requests; more > 0 {
 				w.Failf("A user's Secret has the name of a copy, and nothing changes. The controller made %d requests in an hour.", more)
+			}
+			if more := w.Errors() - errs; more > 0 {
+				w.Failf("A user's Secret has the name of a copy, and nothing changes. The controller logged %d errors in an hour.", more)
 			}
 			w.Delete("secrets", "shop", "db")
 			expect(w, "shop", "db", "two", "The user deleted Secret shop/db, which was in the way of the copy. ")

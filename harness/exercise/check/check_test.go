@@ -142,8 +142,13 @@ var scenes = map[string]struct {
 	}, "The controller panicked: assignment to entry in nil map.", ""},
 	"logs": {func(w *check.World) {
 		klog.Background().Info("Deleting", "pod", klog.KObj(pod("web-0")), "because", "it is\nold")
+		require.Zero(w.T, w.Errors())
+		klog.Background().Error(errors.New("it is stuck"), "Deletion failed")
+		klog.Background().WithName("x").Error(nil, "Deletion failed", "pod", klog.KObj(pod("web-0")))
+		klog.Background().V(1).Info("Not an error", "error", "none")
+		require.Equal(w.T, 2, w.Errors())
 		w.Failf("It is gone.")
-	}, "It is gone.", "Deleting pod=shop/web-0 because=it is\nold"},
+	}, "It is gone.", "Deletion failed pod=shop/web-0"},
 }
 
 func nothing() map[string]int { return nil }

@@ -23,14 +23,21 @@ func (w *World) log() {
 		w.mu.Lock()
 		lines++
 		show := lines <= maxLog
+		text := message(args)
+		if text != "" && !level.MatchString(args) {
+			w.errors++
+		}
 		w.mu.Unlock()
-		if text := message(args); show && text != "" {
+		if show && text != "" {
 			w.say("log", text, "")
 		}
 	}, funcr.Options{}), klog.ContextualLogger(true))
 	// The second handler limits the rate of errors by the clock, and each scene has a virtual clock of its own.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 }
+
+// level begins a message that is not an error: errors have no level.
+var level = regexp.MustCompile(`^"level"=`)
 
 // field is a key and its value in the text of a log message.
 var field = regexp.MustCompile(`(?: |^)"([^"]+)"=("(?:[^"\\]|\\.)*"|\{[^}]*\}|\S+)`)

@@ -52,6 +52,7 @@ type World struct {
 	mu      sync.Mutex
 	failure string // the first failure; "" if there is none
 	said    burst  // lines of say
+	errors  int    // logged
 }
 
 // burst counts what happens at one instant of virtual time.
@@ -336,6 +337,13 @@ func (w *World) Requests(program string) *history.History {
 // out.
 func (w *World) Writes() []history.Request {
 	return w.History().Where(func(r history.Request) bool { return r.Who != "user" && r.Resource != "events" }).Writes()
+}
+
+// Errors returns how many errors have been logged so far, without those of client-go about a watch that has failed.
+func (w *World) Errors() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.errors
 }
 
 // Since returns how much time has passed in the world.
