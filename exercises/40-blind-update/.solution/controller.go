@@ -98,16 +98,19 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		c.queue.AddAfter(name, retryAfter)
 		return nil
 	}
-	if err := c.admit(ctx, node); err != nil {
+	admitted, err := c.admit(ctx, node)
+	if err != nil {
 		return fmt.Errorf("admit Node %s: %w", name, err)
 	}
-	klog.FromContext(ctx).Info("Admitted", "node", name)
+	if admitted {
+		klog.FromContext(ctx).Info("Admitted", "node", name)
+	}
 	return nil
 }
 
-// admit moves the annotation Needed to Now.
-func (c *Controller) admit(ctx context.Context, node *corev1.Node) error {
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+// admit moves the annotation Needed to Now, and returns whether it has. It does not if the request was withdrawn meanwhile.
+func (c *Controller) admit(ctx context.Context, node *corev1.Node) (admitted bool, err error) {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		latest, err := c.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 		if err != nil || !has(latest, Needed) {
 			return err
@@ -115,8 +118,10 @@ func (c *Controller) admit(ctx context.Context, node *corev1.Node) error {
 		delete(latest.Annotations, Needed)
 		latest.Annotations[Now] = ""
 		_, err = c.Client.CoreV1().Nodes().Update(ctx, latest, metav1.UpdateOptions{})
+		admitted = err == nil
 		return err
 	})
+	return admitted, err
 }
 
 // unavailable returns how many Nodes are unavailable, not counting the candidate: its own reboot makes no other Node
