@@ -104,8 +104,23 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 			Containers:    []corev1.Container{{Name: "task", Image: task.Data["image"]}},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if apierrors.IsAlreadyExists(err) {
+		return c.checkPod(ctx, key) // the cache was older than the Pod
+	}
+	if err != nil {
 		return fmt.Errorf("create the Pod of task %s: %w", key, err)
+	}
+	return nil
+}
+
+// checkPod returns an error if the Pod that has the name of a task is not that of the task.
+func (c *Controller) checkPod(ctx context.Context, key cache.ObjectName) error {
+	pod, err := c.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get the Pod of task %s: %w", key, err)
+	}
+	if pod.Labels[Task] != key.Name {
+		return fmt.Errorf("create the Pod of task %s: there is a Pod of that name that is not the task's", key)
 	}
 	return nil
 }
