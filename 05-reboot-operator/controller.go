@@ -33,8 +33,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// settleInterval is the time between two looks at a ledger with entries of Nodes that were not admitted. Any change of such a
-// Node frees its slot, such as a heartbeat, which is no reason to decide again otherwise.
+// settleInterval is the time between two looks at the ledger while it has entries of Nodes that the API server does not let us
+// change. Any change of such a Node frees its slot, such as a heartbeat, which is no reason to decide again otherwise.
 const settleInterval = 30 * time.Second
 
 // admission is the key of the decision which Nodes to admit. All other keys are names of Nodes.
@@ -241,17 +241,16 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 			return 0, err
 		}
 	}
-	unsettled := slices.ContainsFunc(unfinished, func(node *corev1.Node) bool { return !slices.Contains(admitted, node) })
 	var errs []error
 	for _, node := range admitted {
-		if err := c.startDrain(ctx, node); isRefused(err) {
-			c.refuse(ctx, node, err)
-			unsettled = true
-		} else {
-			errs = append(errs, err)
+		errs = append(errs, c.putOff(ctx, node, c.startDrain(ctx, node)))
+	}
+	for _, node := range unfinished {
+		if !slices.Contains(admitted, node) {
+			errs = append(errs, c.putOff(ctx, node, c.withdraw(ctx, node)))
 		}
 	}
-	if unsettled && (again == 0 || again > settleInterval) {
+	if len(c.refused) > 0 && (again == 0 || again > settleInterval) {
 		again = settleInterval
 	}
 	return again, utilerrors.NewAggregate(errs)

@@ -26,6 +26,9 @@ import (
 const (
 	evictionRetry   = 5 * time.Second // between two evictions of the same Pod
 	terminationPoll = time.Second     // between two checks of Pods that are terminating
+	// skipTerminating is how long a drain waits for a Pod after its time to terminate. While a machine is off, no kubelet
+	// reports that its Pods have terminated.
+	skipTerminating = time.Minute
 )
 
 // drainer evicts the Pods of Nodes; which ones, the code of "kubectl drain" says. kubectl blocks in a loop until a Node is
@@ -53,8 +56,7 @@ func drainHelper(ctx context.Context, client kubernetes.Interface, options Optio
 	return &drain.Helper{
 		Ctx: ctx, Client: client, Force: options.DeleteUnmanagedPods,
 		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
-		// While a machine is off, no kubelet reports that its Pods have terminated.
-		SkipWaitForDeleteTimeoutSeconds: 60,
+		SkipWaitForDeleteTimeoutSeconds: int(skipTerminating.Seconds()),
 		Out:                             io.Discard, ErrOut: io.Discard,
 	}
 }
@@ -121,7 +123,10 @@ func blockerOn(ctx context.Context, client kubernetes.Interface, node string, op
 	}
 	var pods []*corev1.Pod
 	for i := range list.Items {
-		pods = append(pods, &list.Items[i])
+		// The kubelet of one that should have terminated long ago is not running, as drainHelper assumes, too.
+		if deleted := list.Items[i].DeletionTimestamp; deleted == nil || time.Since(deleted.Time) <= skipTerminating {
+			pods = append(pods, &list.Items[i])
+		}
 	}
 	return Blockers(pods)[node], nil
 }

@@ -25,8 +25,8 @@ type Options struct {
 	DrainTimeout  time.Duration // after which a drain is given up
 	AgentTimeout  time.Duration // within which the agent must act on a drained Node
 	RebootTimeout time.Duration // after which a Node that has not come back is reported
-	// RetryInterval is how long a Node waits after an attempt that was given up. It doubles with each failure in a row, up
-	// to MaxRetryInterval.
+	// RetryInterval is how long a Node waits after an attempt that was given up, or that the API server refused. It doubles with
+	// each attempt in a row that was given up, up to MaxRetryInterval.
 	RetryInterval    time.Duration
 	MaxRetryInterval time.Duration
 	// DeleteUnmanagedPods also evicts Pods that no controller owns and would create again. Without it, such a Pod keeps its

@@ -40,8 +40,9 @@ const (
 	FailuresAnnotation = Prefix + "failures"
 	// RetryAfterAnnotation holds the time before which the Node is not admitted again.
 	RetryAfterAnnotation = Prefix + "retry-after"
-	// SentinelIgnoredAnnotation says that the machine's sentinel still asked for a reboot after the last one was completed or
-	// cancelled, or could not be checked then. The sentinel is ignored until it stops asking; otherwise the machine would reboot again and again.
+	// SentinelIgnoredAnnotation says that the machine's sentinel still asked for a reboot after the last one was completed, or
+	// could not be checked then, or that the last reboot was cancelled. The sentinel is ignored until it stops asking; otherwise
+	// the machine would reboot again and again.
 	SentinelIgnoredAnnotation = Prefix + "sentinel-ignored"
 )
 

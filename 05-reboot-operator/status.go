@@ -132,6 +132,9 @@ func (v *View) waitingFor(node *corev1.Node, d Decision) string {
 		if !isReady(node) {
 			return "the machine to come back"
 		}
+		if !node.Spec.Unschedulable {
+			return "somebody to cordon it"
+		}
 		return "the agent to see a new boot ID"
 	case Cancelled:
 		return "the controller to uncordon it"

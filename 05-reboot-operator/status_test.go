@@ -164,7 +164,8 @@ func TestStatusWaitingFor(t *testing.T) {
 		{name: "uncordoned after the drain", node: statusNode("n", approved, admittedAt(0)), want: "the controller to cordon it again"},
 		{name: "approved", node: cordoned(statusNode("n", approved, admittedAt(0))), want: "the agent"},
 		{name: "down", node: notReady(statusNode("n", inProgress, admittedAt(0))), want: "the machine to come back"},
-		{name: "up", node: statusNode("n", inProgress, admittedAt(0)), want: "the agent to see a new boot ID"},
+		{name: "up", node: cordoned(statusNode("n", inProgress, admittedAt(0))), want: "the agent to see a new boot ID"},
+		{name: "up, uncordoned", node: statusNode("n", inProgress, admittedAt(0)), want: "somebody to cordon it"},
 		{name: "cancelled", node: cordoned(statusNode("n", admittedAt(0))), want: "the controller to uncordon it"},
 		{name: "nonsense in all annotations", node: statusNode("n", draining, "failures=x", "retry-after=x", "last-attempt=x", "since=x", "cordoned="), policy: policyOf(nil), want: "the controller to admit it"},
 	} {

@@ -35,11 +35,24 @@ func isRefused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// refuse puts off a Node that the API server did not let us admit, so that the others have their turn.
-func (c *Controller) refuse(ctx context.Context, node *corev1.Node, err error) {
+// putOff turns a refusal into an Event and a delay for this Node, so that the others have their turn. It returns any other
+// error.
+func (c *Controller) putOff(ctx context.Context, node *corev1.Node, err error) error {
+	if !isRefused(err) {
+		return err
+	}
 	c.refused[node.Name] = time.Now().Add(c.RetryInterval)
 	klog.FromContext(ctx).Error(err, "Refused, trying again later", "node", node.Name, "after", c.RetryInterval)
-	c.tell(node, corev1.EventTypeWarning, "RebootRefused", "Admit", err.Error(), "Not rebooting now: %s", oneLine(err))
+	c.tell(node, corev1.EventTypeWarning, "AdmissionRefused", "Admit", err.Error(), "Not rebooting now: %s", oneLine(err))
+	return nil
+}
+
+// withdraw ends the attempt of a Node that was entered in the ledger and may not be admitted now. While the Node has the
+// resourceVersion of its entry, another controller may still admit it, however late. This write changes that, so the entry can
+// be removed.
+func (c *Controller) withdraw(ctx context.Context, node *corev1.Node) error {
+	_, err := write(ctx, c.client, node, newChange().set(LastAttemptAnnotation, formatTime(time.Now())))
+	return ignoreNotFound(err)
 }
 
 // drain moves a Node from Draining to Approved, or back to Needed if that takes too long. The cache may be stale, and show a

@@ -316,6 +316,10 @@ DrainTimeout, 60s ago: Not rebooted; next attempt in 5m0s: Pod shop/web cannot b
 		{"an Event of an earlier request", []runtime.Object{ledger("default", `flags={"max-unavailable":"100%"}`), event("Node", "f", "DrainTimeout", "earlier", 0)}, []string{"f"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
 It is number 1 of the 2 Nodes that wait.
 `, ""},
+		{"the API server refuses it", []runtime.Object{ledger("default", `flags={"max-unavailable":"100%"}`), event("Node", "f", "AdmissionRefused", "Not rebooting now: hands off", time.Minute)}, []string{"f"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
+It is number 1 of the 2 Nodes that wait.
+AdmissionRefused, 60s ago: Not rebooting now: hands off
+`, ""},
 		{"a Pod forbids it", []runtime.Object{ledger("default", `flags={"max-unavailable":"100%","blocking-pods":"app=db"}`), pod("db", "f")}, []string{"f"}, `Node f needs a reboot, but is not admitted now: Pod shop/db blocks it.
 It is number 1 of the 2 Nodes that wait.
 `, ""},

@@ -75,9 +75,12 @@ func (o *observer) explain(cmd *cobra.Command, name string) error {
 	return err
 }
 
+// admissionRefused is the reason of the Event that says that the API server did not let the controller cordon a Node.
+const admissionRefused = "AdmissionRefused"
+
 // eventReasons are the reasons of the Events that say why a Node in a phase is not rebooted.
 var eventReasons = map[reboot.Phase][]string{
-	reboot.Needed:     {"DrainTimeout", "AgentTimeout"},
+	reboot.Needed:     {"DrainTimeout", "AgentTimeout", admissionRefused},
 	reboot.Draining:   {"DrainWaiting", "EvictionFailed"},
 	reboot.InProgress: {"RebootFailed"},
 }
@@ -91,8 +94,9 @@ func (o *observer) lastEvent(ctx context.Context, node *corev1.Node) string {
 		return ""
 	}
 	if _, failed := node.Annotations[reboot.FailuresAnnotation]; phase == reboot.Needed && !failed {
-		return ""
+		reasons = []string{admissionRefused}
 	}
+	ended, _ := time.Parse(time.RFC3339, node.Annotations[reboot.LastAttemptAnnotation]) // the zero time if there was no attempt
 	// Events about objects without a namespace are in this one.
 	list, err := o.client.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("regarding.name", node.Name).String(),
@@ -104,6 +108,7 @@ func (o *observer) lastEvent(ctx context.Context, node *corev1.Node) string {
 	var last *eventsv1.Event
 	for i, event := range list.Items {
 		if event.Regarding.Kind == "Node" && event.Regarding.Name == node.Name && slices.Contains(reasons, event.Reason) &&
+			(event.Reason != admissionRefused || seen(&event).After(ended)) &&
 			(last == nil || seen(&event).After(seen(last))) {
 			last = &list.Items[i]
 		}
