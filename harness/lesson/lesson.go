@@ -188,8 +188,8 @@ func (s *Stage) Open(ctx context.Context) error {
 			return err
 		}
 		if names := strings.Fields(string(found)); len(names) > 0 {
-			return fmt.Errorf("on %s there is already %s, which the lesson did not create; it was not touched. Play the lesson on another cluster",
-				s.Cluster.Name, strings.Join(names, ", "))
+			return fmt.Errorf("on %s there is already %s, which the lesson did not create; it was not touched. Play the lesson on another cluster, or, if an earlier run has left it, delete it: kubectl delete --ignore-not-found -k %s/manifests",
+				s.Cluster.Name, strings.Join(names, ", "), s.Lesson.Name())
 		}
 	}
 	_, err = s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -210,31 +210,49 @@ func (s *Stage) Clean(ctx context.Context) error {
 }
 
 // Delete deletes the objects of the lesson's manifests, and then the namespace, which shows until then that they are the
-// lesson's. It returns when the API server has accepted the deletions; the namespace may not be gone yet. A deletion of the
-// namespace that fails is retried until ctx ends, unless it is forbidden.
+// lesson's. It returns when the API server has accepted the deletions; the namespace may not be gone yet. A deletion that fails
+// is retried until ctx ends, unless it is forbidden.
 func (s *Stage) Delete(ctx context.Context) error {
-	_, manifestsErr := s.kubectl(ctx, "delete", "-k", "manifests", "--ignore-not-found", "--wait=false")
-	var last error
-	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	deleteManifests := func(ctx context.Context) error {
+		_, err := s.kubectl(ctx, "delete", "-k", "manifests", "--ignore-not-found", "--wait=false")
+		return err
+	}
+	deleteNamespace := func(ctx context.Context) error {
 		err := s.client.CoreV1().Namespaces().Delete(ctx, s.Namespace, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
-			err = nil
+			return nil
 		}
+		return err
+	}
+	if err := retry(ctx, deleteManifests); err != nil {
+		return err
+	}
+	if err := retry(ctx, deleteNamespace); err != nil {
+		return fmt.Errorf("delete namespace %s on %s: %w", s.Namespace, s.Cluster.Name, err)
+	}
+	return nil
+}
+
+// retry calls do until it succeeds, ctx ends, or the API server forbids it.
+func retry(ctx context.Context, do func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := do(ctx)
 		if ctx.Err() == nil || last == nil { // the end of ctx must not hide what was wrong before
 			last = err
 		}
-		if apierrors.IsForbidden(err) {
+		if apierrors.IsForbidden(err) || err != nil && strings.Contains(err.Error(), "(Forbidden)") { // as kubectl says it
 			return false, err
 		}
 		return err == nil, nil
 	})
-	if err != nil {
-		err = fmt.Errorf("delete namespace %s on %s: %v", s.Namespace, s.Cluster.Name, last)
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w (%w)", err, context.Cause(ctx))
-		}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%v (%w)", last, context.Cause(ctx))
 	}
-	return errors.Join(manifestsErr, err)
+	return last
 }
 
 // AwaitGone waits until the namespace is gone.
