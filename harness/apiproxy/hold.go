@@ -25,11 +25,16 @@ func (x *exchange) wait(kind history.InjectionKind, long time.Duration) error {
 	}
 }
 
-// stop asks the controller to shut down.
+// stop asks the controller to shut down. If it cannot be asked, the request is not delayed either, as a delay is for keeping it
+// in flight meanwhile.
 func (x *exchange) stop() {
-	if !x.proxy.stop() {
-		x.skipKind(history.ControllerStopped, "the controller was stopping already")
+	if x.proxy.stop() {
+		return
 	}
+	for _, kind := range []history.InjectionKind{history.ControllerStopped, history.Delayed} {
+		x.skipKind(kind, "the controller was stopping already")
+	}
+	x.injection.Delay = 0
 }
 
 // freeze returns when the controller has been frozen and runs again. It returns an error if the controller was ended

@@ -321,6 +321,7 @@ func TestThereIsNothingToDoItTo(t *testing.T) {
 	const noMachine = "not done, as it was for no machine, or for one that was off or rebooting"
 	for text, said := range map[string]string{
 		"stop=before":                 "controller told to stop before it: not done, as the controller was stopping already",
+		"stop=before,delay=1h":        "controller told to stop before it: not done, as the controller was stopping already, delayed by 1h0m0s: not done, as the controller was stopping already",
 		"freeze=before":               "controller frozen for 20s before it: not done, as the controller was stopping, or had ended",
 		"freeze=after,freeze-for=3s":  "controller frozen for 3s after it: not done, as the controller was stopping, or had ended",
 		"reboot=before":               "machine rebooted before it: " + noMachine,

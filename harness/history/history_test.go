@@ -213,7 +213,7 @@ func TestWhatWasDoneToARequest(t *testing.T) {
 		"a delay, and what could not be done": {[]history.Injection{delay, {Kind: history.WatchCut, Event: 2, Skipped: "it is XML"}},
 			"delayed by 1s, cut at event 2: not done, as it is XML", true, true, false},
 		"a stop that could not be done": {[]history.Injection{{Kind: history.ControllerStopped, Skipped: "it was stopping"}},
-			"controller told to stop before it: not done, as it was stopping", false, false, false},
+			"controller told to stop before it: not done, as it was stopping", false, false, true},
 		"what nobody knows": {[]history.Injection{{Kind: "tickled"}}, "tickled", true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -152,15 +152,15 @@ func (r Request) IsOnlySlow() bool {
 	return r.IsDisturbed() && !slices.ContainsFunc(r.Injected, func(i Injection) bool { return !i.isDelay() && i.Skipped == "" })
 }
 
-// OnlyToldToStop says whether the controller was asked to stop at this request, and nothing else was done to
-// the request but delay it. Whether such a request is answered is then up to the controller.
+// OnlyToldToStop says whether the controller was asked to stop at this request, or was being stopped already, and nothing
+// else was done to the request but delay it. Whether such a request is answered is then up to the controller.
 func (r Request) OnlyToldToStop() bool {
 	stopped := false
 	for _, i := range r.Injected {
 		if i.Kind != ControllerStopped && !i.isDelay() {
 			return false
 		}
-		stopped = stopped || i.Kind == ControllerStopped && i.Skipped == ""
+		stopped = stopped || i.Kind == ControllerStopped
 	}
 	return stopped
 }
