@@ -180,7 +180,7 @@ func watchForStalls(probe func(context.Context), read func(context.Context) proc
 				next := read(ctx)
 				s.addStarved(last, now, starved(use, next, now.Sub(last)))
 				s.mu.Lock()
-				s.hasSpare = hasSpare(use, next, now.Sub(last))
+				s.hasSpare = hasSpare(use, next, now.Sub(last), room)
 				s.mu.Unlock()
 				last, use = now, next
 			}

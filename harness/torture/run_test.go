@@ -307,7 +307,7 @@ func TestStarved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first, second := processorUse{before, time.Hour}, processorUse{c.after, time.Hour + processors*c.idle}
 			require.Equal(t, c.want, starved(first, second, time.Second))
-			require.Equal(t, c.hasSpare, hasSpare(first, second, time.Second))
+			require.Equal(t, c.hasSpare, hasSpare(first, second, time.Second, spare))
 		})
 	}
 }

@@ -30,12 +30,13 @@ func readProcessorUse(ctx context.Context) processorUse {
 	return use
 }
 
-// spare is the part of the processor time that must have been left over for us not to count as short of it.
-const spare = 0.15
+// The parts of the processor time that must have been left over: spare, for us not to count as short of it, and room, for another
+// run to begin.
+const spare, room = 0.15, 0.08
 
-// hasSpare reports whether there was processor time to spare between two uses. Threads wait for a processor even then,
+// hasSpare reports whether this part of the processor time was left over between two uses. Threads wait for a processor even then,
 // many of them at a time when they wake up at the same moment, but not for long.
-func hasSpare(before, after processorUse, elapsed time.Duration) bool {
+func hasSpare(before, after processorUse, elapsed time.Duration, spare float64) bool {
 	ran := ranAndWaited(before, after).ran
 	return part(after.idle-before.idle, elapsed, runtime.NumCPU()) > spare &&
 		part(ran, elapsed, runtime.GOMAXPROCS(0)) < 1-spare // a container may have only some of the machine's processors
@@ -53,7 +54,7 @@ const maxStarved = 5. / 6
 // there was processor time to spare, or if they ran for longer than they waited, as on a machine that is merely busy.
 func starved(before, after processorUse, elapsed time.Duration) float64 {
 	all := ranAndWaited(before, after)
-	if all.waited <= all.ran || hasSpare(before, after, elapsed) {
+	if all.waited <= all.ran || hasSpare(before, after, elapsed, spare) {
 		return 0
 	}
 	return min(maxStarved, float64(all.waited)/float64(all.ran+all.waited))

@@ -391,8 +391,8 @@ func pin(command []string, scratch string) ([]string, error) {
 	return append([]string{pinned}, command[1:]...), nil
 }
 
-// executeAll runs plans, several at a time: half of what the machine surely takes, or more while it has processor time to spare,
-// unless we were told how many. finished is called for each of them, by several goroutines; its error ends all.
+// executeAll runs plans, several at a time: three quarters of what the machine surely takes, or more while it has processor time
+// to spare, unless we were told how many. finished is called for each of them, by several goroutines; its error ends all.
 func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finished func(Outcome) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, queue := range s.queues(o, plans) {
@@ -412,7 +412,7 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 		workers := o.Runs()
 		always := workers // the others wait for processor time to spare
 		if o.Parallel == 0 {
-			always = max(1, workers/2)
+			always = max(1, workers*3/4)
 			workers = max(workers, o.mostRuns())
 		}
 		if i > 0 {
