@@ -108,8 +108,8 @@ func (d *drainer) step(ctx context.Context, node string, dryRun bool) (waiting s
 	return strings.Join(append(refusals, others...), "; "), again, nil
 }
 
-// blockerOn returns the namespace and name of a Pod on a Node that must not be interrupted; "" for none. Usually such a Node is not admitted, but the Pod may
-// come when the Node is about to be cordoned, or later if it belongs to a DaemonSet.
+// blockerOn returns the namespace and name of a Pod on a Node that must not be interrupted; "" for none. Usually such a Node is
+// not admitted, but the Pod may come when the Node is about to be cordoned, or later if it belongs to a DaemonSet.
 func blockerOn(ctx context.Context, client kubernetes.Interface, node string, options Options) (string, error) {
 	if options.BlockingPods == nil {
 		return "", nil
@@ -123,7 +123,7 @@ func blockerOn(ctx context.Context, client kubernetes.Interface, node string, op
 	}
 	var pods []*corev1.Pod
 	for i := range list.Items {
-		// The kubelet of one that should have terminated long ago is not running, as drainHelper assumes, too.
+		// If a Pod should have terminated a minute ago, its kubelet is not running, and the reboot may repair that.
 		if deleted := list.Items[i].DeletionTimestamp; deleted == nil || time.Since(deleted.Time) <= skipTerminating {
 			pods = append(pods, &list.Items[i])
 		}
