@@ -159,7 +159,7 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 
 // reconcile makes the backend match a Network, and the Network's status and finalizer match the backend.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
-	network, err := c.networks.Lister().Networks(key.Namespace).Get(key.Name)
+	network, err := c.get(ctx, key)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -189,6 +189,22 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	return nil
 }
 
+// get returns a Network from the cache. After a write that failed, it returns the Network from the API server: if only the
+// response was lost, the write has been stored, and the cache may not have it yet.
+func (c *Controller) get(ctx context.Context, key cache.ObjectName) (*samplecrdv1.Network, error) {
+	if !c.ownWrites.takeFailed(key) {
+		return c.networks.Lister().Networks(key.Namespace).Get(key.Name)
+	}
+	network, err := c.client.SamplecrdV1().Networks(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		c.ownWrites.wrote(key, network.ResourceVersion)
+	case !apierrors.IsNotFound(err):
+		c.ownWrites.failed(key)
+	}
+	return network, err
+}
+
 // setFinalizers replaces the finalizers. The UID and the resourceVersion in the patch are preconditions: if the Network
 // has changed since the cache saw it, the API server responds with a conflict. Otherwise, a finalizer that somebody has
 // added meanwhile would be lost.
@@ -205,6 +221,7 @@ func (c *Controller) setFinalizers(ctx context.Context, network *samplecrdv1.Net
 		return nil
 	}
 	if err != nil {
+		c.ownWrites.failed(cache.MetaObjectToName(network))
 		return fmt.Errorf("set finalizers of Network %s: %w", klog.KObj(network), err)
 	}
 	c.ownWrites.wrote(cache.MetaObjectToName(network), patched.ResourceVersion)
@@ -255,6 +272,7 @@ func (c *Controller) updateStatus(ctx context.Context, network *samplecrdv1.Netw
 		return nil
 	}
 	if err != nil {
+		c.ownWrites.failed(cache.MetaObjectToName(network))
 		return fmt.Errorf("apply status of Network %s: %w", klog.KObj(network), err)
 	}
 	c.ownWrites.wrote(cache.MetaObjectToName(network), applied.ResourceVersion)

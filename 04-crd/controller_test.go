@@ -92,9 +92,9 @@ func TestCreatesNothingBeforeTheFinalizer(t *testing.T) {
 		w.create("front")
 		advance(time.Second)
 		require.Empty(t, w.takeCalls())
-		require.Equal(t, map[string]int{"patch ": 4}, w.takeWrites(), "it must retry")
+		require.Equal(t, map[string]int{"patch ": 4, "get ": 3}, w.takeWrites(), "it must retry")
 		advance(time.Minute)
-		require.Equal(t, map[string]int{"patch ": 2, "patch status": 1}, w.takeWrites())
+		require.Equal(t, map[string]int{"patch ": 2, "get ": 2, "patch status": 1}, w.takeWrites())
 		require.NotEmpty(t, w.gateways())
 	})
 }
@@ -505,7 +505,7 @@ func TestKeepsAFinalizerThatTheCacheDoesNotHaveYet(t *testing.T) {
 		w.change("front", func(n *samplecrdv1.Network) { n.Finalizers = append(n.Finalizers, others) })
 		resume = w.deliverOne(resume)
 		advance(time.Second)
-		require.Equal(t, map[string]int{"patch ": 4}, w.takeWrites(), "it must retry")
+		require.Equal(t, map[string]int{"patch ": 2, "get ": 1}, w.takeWrites(), "it must retry with what the API server has")
 		resume()
 		advance(time.Minute)
 		n, err := w.get("front")
@@ -577,6 +577,31 @@ func TestWritesOnceWhenTheWatchIsLate(t *testing.T) {
 		_, ready := w.current("front")
 		require.Equal(t, metav1.ConditionTrue, ready.Status, "it must continue once the watch delivers the write")
 	})
+}
+
+// Whether a failed write has been stored is not in the cache while the watch is late.
+func TestAsksTheAPIServerAfterAFailedWrite(t *testing.T) {
+	for name, answers := range map[string]func(w *world){
+		"at once":                nil,
+		"once it is there again": func(w *world) { w.fail("get", "", 2, false, errInternal) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withController(t, func(t *testing.T, w *world) {
+				w.create("front")
+				advance(time.Minute)
+				w.takeWrites()
+				resume := w.delayWatch()
+				if answers != nil {
+					answers(w)
+				}
+				w.fail("patch", "status", 1, true, context.DeadlineExceeded)
+				w.failAll(errQuota)
+				advance(time.Hour)
+				require.Equal(t, 1, w.takeWrites()["patch status"])
+				resume()
+			})
+		})
+	}
 }
 
 func TestDoesNotRecreateWhenTheWatchIsLate(t *testing.T) {

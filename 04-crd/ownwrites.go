@@ -11,7 +11,7 @@ import (
 // object as it was before, and a reconcile that acts on that does the same thing twice.
 type ownWrites struct {
 	mu   sync.Mutex
-	last map[cache.ObjectName]string // resourceVersion of the last write; removed once the store has it
+	last map[cache.ObjectName]string // resourceVersion of the last write, "" if it failed; removed once the store has it
 }
 
 func newOwnWrites() *ownWrites { return &ownWrites{last: map[cache.ObjectName]string{}} }
@@ -23,6 +23,21 @@ func (w *ownWrites) wrote(key cache.ObjectName, resourceVersion string) {
 	w.last[key] = resourceVersion
 }
 
+// failed records a write that failed. Its outcome is unknown: if only the response was lost, the API server has stored it.
+func (w *ownWrites) failed(key cache.ObjectName) { w.wrote(key, "") }
+
+// takeFailed reports whether the last write failed, and forgets it.
+func (w *ownWrites) takeFailed(key cache.ObjectName) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	version, ok := w.last[key]
+	if !ok || version != "" {
+		return false
+	}
+	delete(w.last, key)
+	return true
+}
+
 // seenBy reports whether the controller's last write to the object has reached the store. The resourceVersions of one
 // resource are ordered, and a store at one of them has seen all earlier ones. If the store reports none, as with a fake
 // clientset or with client-go's AtomicFIFO feature off, there is nothing to compare and seenBy returns true.
@@ -30,7 +45,7 @@ func (w *ownWrites) seenBy(store interface{ LastStoreSyncResourceVersion() strin
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wrote, ok := w.last[key]
-	if !ok {
+	if !ok || wrote == "" {
 		return true
 	}
 	order, err := resourceversion.CompareResourceVersion(store.LastStoreSyncResourceVersion(), wrote)

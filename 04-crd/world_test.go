@@ -476,11 +476,9 @@ func (w *world) fail(verb, subresource string, times int, done bool, err error) 
 		}
 		times--
 		if done {
-			wrote := maps.Clone(w.wrote)
 			if _, _, err := w.answerPatch(action); err != nil {
 				return true, nil, err
 			}
-			w.wrote = wrote // the controller does not know that it was written
 		}
 		return true, nil, err
 	})
