@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,7 +71,7 @@ func TestFiles(t *testing.T) {
 }
 
 // Each exercise fails as shipped, with the verdict in failure.golden, and each solution passes. Vet and staticcheck find
-// nothing in either of them. All are compiled into one program, with the race detector if the go command may use cgo; each
+// nothing in either of them. Each attempt passes or fails as it says. All are compiled into one program, with the race detector if the go command may use cgo; each
 // check then runs in a process of its own.
 func TestProof(t *testing.T) {
 	t.Parallel()
@@ -88,7 +89,7 @@ func TestProof(t *testing.T) {
 		if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
 			t.Skip("there is no staticcheck; \"make tools\" builds it")
 		}
-		proof.run(t, withoutCgo, program, "-tags=exercise", "./...")
+		proof.run(t, withoutCgo, program, "-tags=exercise", ".", "./internal/...", "./shipped/...", "./solution/...")
 	})
 
 	program := filepath.Join(t.TempDir(), "proof")
@@ -133,10 +134,22 @@ func TestProof(t *testing.T) {
 				t.Errorf("%s\n%s", v.Text(100, 0), v.Output)
 			}
 		})
+		attempts, err := e.Attempts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, attempt := range attempts {
+			t.Run(e.Name+"/"+attempt.Name, func(t *testing.T) {
+				t.Parallel()
+				if err := attempt.Judge(check(t, attempt.Name)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 }
 
-// proof is a module with all exercises and all solutions. Its directory is always the same, so that the go command can use
+// proof is a module with all exercises, all solutions and all attempts. Its directory is always the same, so that the go command can use
 // what it has compiled before.
 type proof struct{ dir string }
 
@@ -184,14 +197,24 @@ func newProof(t *testing.T, c *exercise.Catalogue) proof {
 		for _, match := range lessonPath.FindAllSubmatch(sources.Grader, -1) {
 			testinput.Declare(filepath.Join("..", string(match[1])))
 		}
-		for which, code := range map[string]map[string][]byte{"shipped": sources.Shipped, "solution": sources.Solution} {
+		codes := map[string]map[string][]byte{"shipped": sources.Shipped, "solution": sources.Solution}
+		attempts, err := e.Attempts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, attempt := range attempts {
+			if codes[attempt.Name], err = attempt.Code(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, which := range slices.Sorted(maps.Keys(codes)) {
 			dir := filepath.Join(which, e.Name)
-			for name, text := range code {
+			for name, text := range codes[which] {
 				files[filepath.Join(dir, name)] = text
 			}
 			// Only files that are not tests can be imported.
 			files[filepath.Join(dir, "grader.go")] = sources.Grader
-			alias := fmt.Sprintf("%s%02d", which, e.Number)
+			alias := fmt.Sprintf("p%d", strings.Count(tests.String(), "\n"))
 			fmt.Fprintf(&imports, "\t%s %q\n", alias, "example.com/controllers/exercises/"+which+"/"+e.Name)
 			fmt.Fprintf(&tests, "\tt.Run(%q, %s.TestExercise)\n", which+"-"+e.Name, alias)
 		}

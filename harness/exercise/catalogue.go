@@ -371,7 +371,7 @@ func (e Exercise) Problems() []error {
 	}
 	for _, entry := range entries {
 		present[entry.Name()] = true
-		if !slices.Contains(known, entry.Name()) && !isCode(entry.Name()) {
+		if !slices.Contains(append(known, attemptsDir), entry.Name()) && !isCode(entry.Name()) {
 			report("nothing uses the file %s", entry.Name())
 		}
 	}

@@ -194,6 +194,7 @@ func printJSON(value any) error {
 
 func exercisesCheckCommand() *cobra.Command {
 	var asJSON, shipped, solution, golden bool
+	var attempt string
 	cmd := &cobra.Command{
 		Use:   "check [NAME]",
 		Short: "Check an exercise, and exit with status 1 if it has not passed",
@@ -215,6 +216,10 @@ func exercisesCheckCommand() *cobra.Command {
 				check = c.grader.CheckShipped
 			case solution:
 				check = c.grader.CheckSolution
+			case attempt != "":
+				check = func(ctx context.Context, e exercise.Exercise) (exercise.Verdict, error) {
+					return c.grader.CheckAttempt(ctx, e, attempt)
+				}
 			}
 			v, err := check(ctx, e)
 			if err != nil {
@@ -240,6 +245,9 @@ func exercisesCheckCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&shipped, "shipped", false, "check the exercise as shipped instead of your copy")
 	cmd.Flags().BoolVar(&golden, "golden", false, "check the exercise as shipped, and write the verdict to its failure.golden")
 	cmd.Flags().BoolVar(&solution, "solution", false, "check the solution instead of your copy")
+	cmd.Flags().StringVar(&attempt, "attempt", "", "check the attempt of this `NAME` instead of your copy")
+	cmd.MarkFlagsMutuallyExclusive("shipped", "solution", "attempt")
+	cmd.MarkFlagsMutuallyExclusive("golden", "solution", "attempt")
 	return cmd
 }
 
