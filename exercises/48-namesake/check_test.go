@@ -45,6 +45,14 @@ func TestExercise(t *testing.T) {
 			w.Delete("secrets", "shop", "db")
 			expect(w, "shop", "db", "two", "The user deleted Secret shop/db, which was in the way of the copy. ")
 		}},
+		check.Scene{Name: "there is a Secret with the name and the data of the copy", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("shop", "db", "one"), secret("vault", "db", "one", Sync))
+			start(w)
+			edit(w, "vault", "db", func(s *corev1.Secret) { s.Data["password"] = []byte("two") })
+			expect(w, "shop", "db", "one", "A user's Secret shop/db had the same password as vault/db, which was changed then. ")
+			w.Delete("secrets", "vault", "db")
+			expect(w, "shop", "db", "one", "A user's Secret shop/db once had the same password as vault/db, which was deleted. ")
+		}},
 	)
 }
 
