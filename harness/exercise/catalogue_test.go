@@ -237,13 +237,13 @@ What happened (a Pod is deleted):
 
      0.0s  controller  get pod a: 404  (6 times, until 5.0s)
      6.0s  user        get pod a: 404  (3 times, until 8.0s)
-    60.0s  controller  delete pod a-long-name-that-does-not-
-                       fit: 500
+    60.0s  controller  delete pod
+                       a-long-name-that-does-not-fit: 500
 `, v.Text(60, 0))
 	require.Contains(t, v.Golden(), "delete pod a-long-name-that-does-not-fit: 500\n")
 	v.Timeline[len(v.Timeline)-1].Note = strings.Repeat("long ", 100)
-	require.Contains(t, v.Text(60, 0), "  60.0s  controller  delete pod a-long-name-that-does-not-\n"+
-		"                       fit: long long long long long long\n"+
+	require.Contains(t, v.Text(60, 0), "  60.0s  controller  delete pod\n"+
+		"                       a-long-name-that-does-not-fit: long\n"+
 		"                       long long long long long long long\n"+
 		"                       long long long long long long long …\n")
 	require.Contains(t, v.Golden(), "does-not-fit: long long long long long long long…\n", "one line, so that another number does not wrap it elsewhere")

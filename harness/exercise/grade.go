@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"example.com/controllers/harness/environ"
@@ -322,6 +323,9 @@ func (g *Grader) build(ctx context.Context, e Exercise, dir, scratch, program st
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("run the go command: %w", err)
+	}
+	if full := syscall.ENOSPC.Error(); status != 0 && strings.Contains(out.String(), full) {
+		return "", false, fmt.Errorf("compile %s: %s; free some, and check again", e.Name, full)
 	}
 	if status != 0 {
 		return tidyCompilerOutput(out.String(), relative(g.Catalogue.Dir, dir)), vetHeading.MatchString(out.String()), nil

@@ -339,6 +339,22 @@ func TestCheckCanBeInterrupted(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
+// Without space on the disk, nothing is said of the participant's code.
+func TestCheckOnAFullDisk(t *testing.T) {
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\necho 'link: mapping output file failed: no space left on device' >&2; exit 1\n"), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	c := newCatalogue(t, "01-add")
+	_, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), c.Exercises[0])
+	require.EqualError(t, err, "compile 01-add: no space left on device; free some, and check again")
+}
+
+func TestWrapKeepsNamesWhole(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "Node\nnode-1 was\nadmitted.", exercise.Wrap("Node node-1 was admitted.", 10))
+	require.Equal(t, "a-word-tha\nt-is-long", exercise.Wrap("a-word-that-is-long", 10))
+}
+
 // A check may be interrupted, or the tool killed, while the code compiles or while it runs. Either way, no process and no
 // temporary file is left.
 func TestInterruptedCheckLeavesNothing(t *testing.T) {

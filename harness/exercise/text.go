@@ -15,6 +15,13 @@ func (v Verdict) Text(columns, showing int) string {
 	return v.text(columns, showing, func(row Row) []string { return row.Lines(columns - len(margin)) })
 }
 
+// Wrap breaks text into lines of at most this many columns: between words, and within a word that is longer, but not at a
+// hyphen: names such as node-1 stay whole.
+func Wrap(text string, columns int) string {
+	const nonBreaking = "\u2011"
+	return strings.ReplaceAll(ansi.Wrap(strings.ReplaceAll(text, "-", nonBreaking), columns, ""), nonBreaking, "-")
+}
+
 // margin is what the lines of a timeline and of a program's output begin with.
 const margin = "  "
 
@@ -25,7 +32,7 @@ func (v Verdict) text(columns, showing int, lines func(Row) []string) string {
 		fmt.Fprintf(&text, "%s: passed\n", v.Exercise)
 		return text.String()
 	}
-	fmt.Fprintf(&text, "%s: %s\n\n%s\n", v.Exercise, v.Outcome, ansi.Wordwrap(v.Message, columns, ""))
+	fmt.Fprintf(&text, "%s: %s\n\n%s\n", v.Exercise, v.Outcome, Wrap(v.Message, columns))
 	if timeline := v.Shown(showing); len(timeline) > 0 {
 		fmt.Fprintf(&text, "\nWhat happened (%s):\n\n", v.Scene)
 		for _, row := range timeline {
@@ -57,7 +64,7 @@ func (r Row) Lines(columns int) []string {
 	if r.Who == "" || columns < 2*len(indent) || ansi.StringWidth(r.Text) <= columns {
 		return []string{ansi.Truncate(r.Text, columns, ellipsis)}
 	}
-	lines := strings.Split(ansi.Wrap(r.Text[len(indent):], columns-len(indent), ""), "\n")
+	lines := strings.Split(Wrap(r.Text[len(indent):], columns-len(indent)), "\n")
 	if len(lines) > most {
 		lines = lines[:most]
 		lines[most-1] = ansi.Truncate(lines[most-1]+" "+ellipsis, columns-len(indent), ellipsis)

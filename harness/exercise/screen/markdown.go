@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"example.com/controllers/harness/exercise"
 )
 
 var (
@@ -59,8 +61,8 @@ func (m *Model) renderText(markdown string, columns int) []string {
 	return lines
 }
 
-// wrap breaks text into lines of at most this many columns: between words, and within a word that is longer.
-func wrap(text string, columns int) []string { return wrapped(ansi.Wrap(text, columns, "")) }
+// wrap breaks text into lines of at most this many columns.
+func wrap(text string, columns int) []string { return wrapped(exercise.Wrap(text, columns)) }
 
 // linksAsText writes links out: those to the web with their address, those to a file with its path in the repository.
 func linksAsText(markdown string) string {
