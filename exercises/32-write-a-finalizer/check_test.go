@@ -76,6 +76,23 @@ func TestExercise(t *testing.T) {
 			change(w, func(n *corev1.ConfigMap) { n.Finalizers = nil })
 			gone(w, "All finalizers of ConfigMap net/blue were removed. ")
 		}},
+		check.Scene{Name: "somebody else adds a finalizer, and the watch is late", Play: func(w *check.World) {
+			c := &world{Cloud: cloud.New(w)}
+			c.run(w)
+			w.Advance(time.Second)
+			w.Inject("verb=watch,resource=configmaps,late=5m")
+			w.Server.CutWatches("configmaps") // so that the next one is late
+			w.Advance(time.Minute)
+			w.Given(network("10.0.0.0/24"))
+			w.Advance(time.Minute)
+			change(w, func(n *corev1.ConfigMap) { n.Finalizers = append(n.Finalizers, "example.com/audit") })
+			w.Advance(4*time.Minute + 30*time.Second) // the controller knows of the ConfigMap, and not of the other finalizer
+			if n := get(w); !slices.Contains(n.Finalizers, "example.com/audit") {
+				w.Failf("Somebody else added the finalizer example.com/audit to ConfigMap net/blue a minute after it was created. The watch was five minutes late, and the controller removed that finalizer.")
+			}
+			w.Advance(15 * time.Minute)
+			expect(w, c, "10.0.0.0/24", "The watch was five minutes late. ")
+		}},
 		check.Scene{Name: "the API server refuses the finalizer at first", Play: func(w *check.World) {
 			w.Inject("verb=update,resource=configmaps,refuse=500", "verb=patch,resource=configmaps,refuse=500")
 			c := start(w, network("10.0.0.0/24"))

@@ -29,13 +29,13 @@ func TestExercise(t *testing.T) {
 		}},
 		check.Scene{Name: "the API server fails for a while", Play: func(w *check.World) {
 			w.Given(node("node-1", corev1.ConditionTrue, Needed))
-			w.Inject("verb=update,resource=nodes,refuse=500")
+			w.Inject("verb=update,resource=nodes,refuse=500", "verb=patch,resource=nodes,refuse=500")
 			start(w)
 			w.Advance(15 * time.Minute)
 			w.Heal()
 			w.Advance(time.Hour)
 			if len(admitted(w)) == 0 {
-				w.Failf("The API server refused all updates for a quarter of an hour. An hour later, node-1 has not been admitted.")
+				w.Failf("The API server refused all changes of Nodes for a quarter of an hour. An hour later, node-1 has not been admitted.")
 			}
 		}},
 		check.Scene{Name: "a reboot takes an hour", Play: func(w *check.World) {

@@ -23,6 +23,12 @@ func TestExercise(t *testing.T) {
 			w.Advance(time.Hour)
 			c.expect(w, "", "node-1", "node-2")
 		}},
+		check.Scene{Name: "two machines try to take the lock at the same time", Play: func(w *check.World) {
+			w.Inject("verb=update,resource=configmaps,nth=1-2,delay=10s", "verb=patch,resource=configmaps,nth=1-2,delay=10s")
+			c := begin(w, "", "node-1", "node-2")
+			w.Advance(time.Hour)
+			c.expect(w, "Nobody held the lock, and both agents tried to take it. ", "node-1", "node-2")
+		}},
 		check.Scene{Name: "another Node holds the lock", Play: func(w *check.World) {
 			w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-9"}})
 			c := begin(w, "node-9", "node-1")
