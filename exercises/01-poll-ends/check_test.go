@@ -42,6 +42,14 @@ func TestExercise(t *testing.T) {
 				w.Failf("The API server refused to delete Pod shop/job-1 once. Ten minutes later, the Pod is still there.")
 			}
 		}},
+		check.Scene{Name: "the API server cannot be reached for a while", Play: func(w *check.World) {
+			w.Inject("verb=list,resource=pods,lost=request,for=150s")
+			start(w)
+			w.Advance(10 * time.Minute)
+			if w.Exists("pods", "shop", "job-1") {
+				w.Failf("For two and a half minutes, the requests to list Pods did not reach the API server. More than seven minutes later, Pod shop/job-1 has not been deleted.")
+			}
+		}},
 	)
 }
 
