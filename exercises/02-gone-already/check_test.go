@@ -40,6 +40,18 @@ func TestExercise(t *testing.T) {
 			w.Advance(10 * time.Minute)
 			expect(w, map[string]bool{"green": false, "red": false, "white": true}, "The API server refused to delete ConfigMap green once. ")
 		}},
+		check.Scene{Name: "the API server refuses to delete for ten minutes", Play: func(w *check.World) {
+			w.Given(configMap(ListName, "green"), configMap("green", ""))
+			w.Inject("verb=delete,resource=configmaps,refuse=403")
+			start(w)
+			w.Advance(10 * time.Minute)
+			if w.Errors() == 0 {
+				w.Failf("For ten minutes, the API server has refused to delete ConfigMap green. The controller has logged no error.")
+			}
+			w.Heal()
+			w.Advance(10 * time.Minute)
+			expect(w, map[string]bool{"green": false}, "The API server refused to delete ConfigMap green for ten minutes, and then allowed it. ")
+		}},
 	)
 }
 
