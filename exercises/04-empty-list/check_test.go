@@ -36,7 +36,7 @@ func TestExercise(t *testing.T) {
 		}},
 		check.Scene{Name: "the sources cannot be listed", Play: func(w *check.World) {
 			w.Given(secret("vault", "db"), secret("vault", "mail"))
-			w.Inject("verb=list,resource=secrets,namespace=vault,nth=2-4,refuse=500")
+			w.Inject("verb=list,resource=secrets,namespace=vault,nth=2-,refuse=500,for=150s")
 			start(w)
 			w.Advance(10 * time.Second)
 			w.Never(3*time.Minute, func() bool { return !w.Exists("secrets", "shop", "db") },
