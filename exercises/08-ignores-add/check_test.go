@@ -45,6 +45,16 @@ func TestExercise(t *testing.T) {
 				w.Failf("Nobody has requested a reboot of node-1, and its agent has rebooted it.")
 			}
 		}},
+		check.Scene{Name: "a reboot is requested while the agent starts", Play: func(w *check.World) {
+			w.Given(node("node-1", false))
+			w.Inject("verb=list,resource=nodes,delay=10s", "verb=watch,resource=nodes,delay=10s")
+			machine := start(w)
+			request(w, "node-1")
+			w.Advance(time.Minute)
+			if machine.reboots != 1 {
+				w.Failf("A reboot of node-1 was requested while its agent was starting, before the API server had answered its list. A minute later, the machine has rebooted %d times instead of once.", machine.reboots)
+			}
+		}},
 	)
 }
 
