@@ -30,6 +30,12 @@ func TestExercise(t *testing.T) {
 			w.Advance(time.Hour)
 			expect(w, "")
 		}},
+		check.Scene{Name: "an update takes five seconds", Play: func(w *check.World) {
+			w.Inject("verb=update,resource=nodes,nth=1,delay=5s", "verb=patch,resource=nodes,nth=1,delay=5s")
+			start(w)
+			w.Advance(time.Hour) // the detector looks while the request is on its way
+			expect(w, "")
+		}},
 	)
 }
 
