@@ -80,6 +80,24 @@ func TestExercise(t *testing.T) {
 				w.Failf("A change of network blue had failed for an hour. The user then deleted its ConfigMap, and ten seconds later the network is still in the cloud.")
 			}
 		}},
+		check.Scene{Name: "a network is corrected right after a failure", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", "10.0.0.0/240"))
+			c.SetDown(true)
+			start(w, c)
+			w.Advance(time.Hour)
+			before := c.Calls()
+			w.Eventually(time.Hour, func() bool { return c.Calls() > before },
+				"Network blue had failed for an hour. In another hour, the controller has not tried it again.")
+			w.Advance(100 * time.Millisecond) // for the call to end
+			c.SetDown(false)
+			w.Say("the user corrects the CIDR of network blue")
+			w.Given(network("blue", "10.0.0.0/24"))
+			w.Advance(2 * time.Second)
+			if c.CIDR("blue") != "10.0.0.0/24" {
+				w.Failf("The user corrected network blue right after a failure. Two seconds later, the controller has not tried again.")
+			}
+		}},
 	)
 }
 
