@@ -4,6 +4,7 @@ package writeaworker
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -83,6 +84,17 @@ func TestExercise(t *testing.T) {
 				w.Failf("Network blue was changed while it was being created. A minute later, its CIDR in the cloud is still %s.", got)
 			}
 		}},
+		check.Scene{Name: "two networks always fail", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", invalid), network("red", invalid))
+			start(w, validating{c})
+			w.Advance(time.Hour)
+			w.Given(network("green", "10.0.0.0/24"))
+			w.Advance(time.Minute)
+			if c.CIDR("green") == "" {
+				w.Failf("The cloud refuses networks blue and red, because their CIDR is invalid. Then ConfigMap net/green was created, and a minute later network green has not been created.")
+			}
+		}},
 		check.Scene{Name: "the cloud rests when nothing changes", Play: func(w *check.World) {
 			c := cloud.New(w)
 			w.Given(network("blue", "10.0.0.0/24"))
@@ -102,7 +114,20 @@ func network(name, cidr string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: name}, Data: map[string]string{"cidr": cidr}}
 }
 
-func start(w *check.World, c *cloud.Cloud) *check.Process {
+// invalid is no CIDR.
+const invalid = "10.0.0.0/240"
+
+// validating is a cloud that refuses networks whose CIDR is invalid.
+type validating struct{ *cloud.Cloud }
+
+func (v validating) Ensure(ctx context.Context, name, cidr string) error {
+	if cidr == invalid {
+		return fmt.Errorf("400 Bad Request: the CIDR of network %s is %s", name, cidr)
+	}
+	return v.Cloud.Ensure(ctx, name, cidr)
+}
+
+func start(w *check.World, c Cloud) *check.Process {
 	return w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 		return (&Controller{Client: client, Namespace: "net", Cloud: c}).Run(ctx)
 	})
