@@ -50,6 +50,17 @@ func TestExercise(t *testing.T) {
 			w.Advance(time.Second)
 			controller.Stop()
 		}},
+		check.Scene{Name: "the controller is asked to stop when it has nothing to do", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", "10.0.0.0/24"))
+			controller := start(w, c)
+			w.Advance(time.Minute + time.Second)
+			asked := w.Since()
+			controller.Stop()
+			if took := w.Since() - asked; took > 5*time.Second {
+				w.Failf("The controller was asked to stop when it had nothing to do, and it returned %s later.", took)
+			}
+		}},
 	)
 }
 
