@@ -47,6 +47,18 @@ func TestExercise(t *testing.T) {
 			w.Advance(time.Minute)
 			expect(w, "import", "The API server refused the first creation of a Pod, a minute ago. ")
 		}},
+		check.Scene{Name: "somebody else has a Pod of the task's name", Play: func(w *check.World) {
+			w.Given(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "import", Labels: map[string]string{"owner": "ops"}}})
+			start(w)
+			w.Given(task("import", ""))
+			w.Advance(time.Minute)
+			if podsOf(w, "import") == 0 && w.Errors() == 0 {
+				w.Failf("Pod jobs/import belongs to somebody else. Task import was created a minute ago and has no Pod, and the controller has logged no error.")
+			}
+			w.Delete("pods", "jobs", "import")
+			w.Advance(time.Hour)
+			expect(w, "import", "Somebody else's Pod jobs/import was deleted an hour ago. ")
+		}},
 	)
 }
 
@@ -65,8 +77,12 @@ func start(w *check.World) {
 }
 
 func expect(w *check.World, task, why string) {
-	pods := check.Must(w.Client.CoreV1().Pods("jobs").List(context.Background(), metav1.ListOptions{LabelSelector: Task + "=" + task}))
-	if len(pods.Items) != 1 {
-		w.Failf("%sTask %s has %d Pods; it must have one.", why, task, len(pods.Items))
+	if pods := podsOf(w, task); pods != 1 {
+		w.Failf("%sTask %s has %d Pods; it must have one.", why, task, pods)
 	}
+}
+
+func podsOf(w *check.World, task string) int {
+	pods := check.Must(w.Client.CoreV1().Pods("jobs").List(context.Background(), metav1.ListOptions{LabelSelector: Task + "=" + task}))
+	return len(pods.Items)
 }
