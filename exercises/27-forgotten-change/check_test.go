@@ -31,9 +31,10 @@ func TestExercise(t *testing.T) {
 		w.Conclude(conformance.Test(w.T, subject, "acts on a change made while it was down", 8*time.Second))
 	}}, live.Scene{Name: "the config is deleted and created again", Play: func(w *live.World) {
 		frontendtest.Install(w, live.Path("03-workqueue/manifests"), live.Path("03-workqueue/frontend.yaml"))
-		w.Start("workqueue", func(ctx context.Context, config *rest.Config) error {
+		run := func(ctx context.Context, config *rest.Config) error {
 			return Run(ctx, kubernetes.NewForConfigOrDie(config), w.Namespace)
-		})
+		}
+		controller := w.Start("workqueue", run)
 		frontendtest.Rest(w)
 		old := frontendtest.Pods(w)
 		configs := w.User.CoreV1().ConfigMaps(w.Namespace)
@@ -45,5 +46,16 @@ func TestExercise(t *testing.T) {
 			w.T.Fatal(err)
 		}
 		w.Await(10*time.Second, frontendtest.AreReplaced(w, old), "ConfigMap frontend-config was deleted and created again. Ten seconds later, Pods of the frontend still run with the old config.")
+		frontendtest.Rest(w)
+		controller.Stop()
+		current := frontendtest.Pods(w)
+		w.Start("workqueue", run)
+		frontendtest.Rest(w)
+		now := frontendtest.Pods(w)
+		for uid := range current {
+			if !now[uid] {
+				w.Failf("The controller was started again. It deleted Pods of the frontend that ran with the current config.")
+			}
+		}
 	}})
 }
