@@ -22,6 +22,18 @@ func TestExercise(t *testing.T) {
 			notDeleted(w, "It took half a minute to list the sources in namespace vault.")
 			orphanDeleted(w)
 		}},
+		check.Scene{Name: "the sources cannot be listed", Play: func(w *check.World) {
+			w.Inject("verb=list,resource=secrets,namespace=vault,refuse=500", "verb=watch,resource=secrets,namespace=vault,refuse=500")
+			start(w)
+			for range 5 {
+				notDeleted(w, "The API server could not list the sources in namespace vault.")
+			}
+			w.Heal()
+			w.Advance(time.Minute)
+			if w.Exists("secrets", "shop", "old") {
+				w.Failf("For five minutes, the API server could not list the sources in namespace vault. Another minute later, the copy shop/old, whose source was deleted, is still there.")
+			}
+		}},
 		check.Scene{Name: "a source is deleted", Play: func(w *check.World) {
 			start(w)
 			w.Advance(time.Minute)
