@@ -71,8 +71,8 @@ func TestFiles(t *testing.T) {
 }
 
 // Each exercise fails as shipped, with the verdict in failure.golden, and each solution passes. Vet and staticcheck find
-// nothing in either of them. Each attempt passes or fails as it says. All are compiled into one program, with the race detector if the go command may use cgo; each
-// check then runs in a process of its own.
+// nothing in either of them. Each attempt passes or fails as it says. All are compiled into one program, with the race
+// detector if the go command may use cgo; each check then runs in a process of its own.
 func TestProof(t *testing.T) {
 	t.Parallel()
 	c := open(t)
@@ -159,8 +159,8 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// proof is a module with all exercises, all solutions and all attempts. Its directory is always the same, so that the go command can use
-// what it has compiled before.
+// proof is a module with all exercises, all solutions and all attempts. Its directory is always the same, so that the go
+// command can use what it has compiled before.
 type proof struct{ dir string }
 
 var replaced = regexp.MustCompile(`=> \.\./`)
