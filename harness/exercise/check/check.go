@@ -43,7 +43,8 @@ type Scene struct {
 	Play func(w *World)
 }
 
-// Run plays the scenes one after the other, up to the first that fails, and reports the verdict.
+// Run plays the scenes one after the other, up to the first that fails, and reports the verdict. A scene in which only the
+// race detector found something does not end the check: a later one may say what follows from the race.
 func Run(t *testing.T, scenes ...Scene) {
 	t.Helper()
 	out, err := verdict.NewWriter(func(line string) { t.Log(line) })
@@ -52,18 +53,23 @@ func Run(t *testing.T, scenes ...Scene) {
 	}
 	for _, scene := range scenes {
 		out.Scene(scene.Name)
+		var w *World
 		if !t.Run(strings.ReplaceAll(scene.Name, " ", "_"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { play(t, scene, out) })
-		}) {
+			synctest.Test(t, func(t *testing.T) {
+				w = newWorld(t, out)
+				play(w, scene)
+			})
+		}) && w.hasFailed() {
 			return
 		}
 	}
-	out.Pass()
+	if !t.Failed() {
+		out.Pass()
+	}
 }
 
 // play plays a scene in the bubble of its virtual time.
-func play(t *testing.T, scene Scene, out *verdict.Writer) {
-	w := newWorld(t, out)
+func play(w *World, scene Scene) {
 	w.log()
 	defer func() {
 		// A participant's function that the scene has called directly may panic. A panic of another goroutine ends the
@@ -71,7 +77,7 @@ func play(t *testing.T, scene Scene, out *verdict.Writer) {
 		if cause := recover(); cause != nil {
 			w.fail(fmt.Sprintf("The controller panicked: %v.", cause))
 			fmt.Fprintf(os.Stderr, "panic: %v\n\n%s", cause, debug.Stack())
-			t.FailNow()
+			w.T.FailNow()
 		}
 	}()
 	defer w.end()

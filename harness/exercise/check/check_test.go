@@ -99,14 +99,15 @@ func TestWorld(t *testing.T) {
 // scenes end in a verdict whatever the program does. Each runs in a process of its own.
 var scenes = map[string]struct {
 	play    func(w *check.World)
-	failure string // "" if the process ends without one
-	last    string // the last line of the timeline
+	failure string               // "" if the process ends without one
+	last    string               // the last line of the timeline
+	before  func(w *check.World) // what another scene plays before; nil if there is none
 }{
-	"passes": {func(w *check.World) { w.Start(idle); w.Advance(time.Hour) }, "", ""},
+	"passes": {func(w *check.World) { w.Start(idle); w.Advance(time.Hour) }, "", "", nil},
 	"fails": {func(w *check.World) {
 		w.Say("so far, so good")
 		w.Failf("%d Pods are left.", 3)
-	}, "3 Pods are left.", "so far, so good"},
+	}, "3 Pods are left.", "so far, so good", nil},
 	"never waits": {func(w *check.World) {
 		w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 			for {
@@ -114,7 +115,7 @@ var scenes = map[string]struct {
 			}
 		})
 		w.Advance(time.Second)
-	}, "The controller made 3000 requests without ever waiting: it never came to rest.", "list pods shop"},
+	}, "The controller made 3000 requests without ever waiting: it never came to rest.", "list pods shop", nil},
 	"never waits for a machine": {func(w *check.World) {
 		w.Start(func(context.Context, kubernetes.Interface) error {
 			for {
@@ -122,24 +123,29 @@ var scenes = map[string]struct {
 			}
 		})
 		w.Advance(time.Second)
-	}, "3000 things happened without any time passing, the last one: the machine refuses. The controller never waits.", "the machine refuses"},
+	}, "3000 things happened without any time passing, the last one: the machine refuses. The controller never waits.", "the machine refuses", nil},
 	"returns early": {func(w *check.World) {
 		w.Start(func(context.Context, kubernetes.Interface) error { return nil })
 		w.Advance(time.Second)
-	}, "The controller returned although nobody had asked it to stop.", "starts the controller"},
+	}, "The controller returned although nobody had asked it to stop.", "starts the controller", nil},
 	"exits with an error": {func(w *check.World) {
 		w.Start(func(context.Context, kubernetes.Interface) error { return errors.New("no such luck") })
 		w.Advance(time.Second)
-	}, "The controller exited with an error: no such luck.", "starts the controller"},
+	}, "The controller exited with an error: no such luck.", "starts the controller", nil},
 	"ignores its context": {func(w *check.World) {
 		p := w.Start(func(context.Context, kubernetes.Interface) error { select {} })
 		w.Advance(time.Second)
 		p.Stop()
-	}, "The controller was still running 1m0s after its context had been cancelled.", "asks the controller to stop"},
+	}, "The controller was still running 1m0s after its context had been cancelled.", "asks the controller to stop", nil},
 	"panics in the check": {func(w *check.World) {
 		pods := nothing()
 		pods["web-0"]++
-	}, "The controller panicked: assignment to entry in nil map.", ""},
+	}, "The controller panicked: assignment to entry in nil map.", "", nil},
+	// The race detector fails a test, too.
+	"fails after a data race": {func(w *check.World) {
+		w.Failf("3 Pods are left.")
+	}, "3 Pods are left.", "", func(w *check.World) { w.T.Fail() }},
+	"does not pass after a data race": {func(*check.World) {}, "", "", func(w *check.World) { w.T.Fail() }},
 	"logs": {func(w *check.World) {
 		klog.Background().Info("Deleting", "pod", klog.KObj(pod("web-0")), "because", "it is\nold")
 		require.Zero(w.T, w.Errors())
@@ -148,7 +154,7 @@ var scenes = map[string]struct {
 		klog.Background().V(1).Info("Not an error", "error", "none")
 		require.Equal(w.T, 2, w.Errors())
 		w.Failf("It is gone.")
-	}, "It is gone.", "Deletion failed pod=shop/web-0"},
+	}, "It is gone.", "Deletion failed pod=shop/web-0", nil},
 }
 
 func nothing() map[string]int { return nil }
@@ -161,7 +167,11 @@ func TestOneScene(t *testing.T) {
 	if name == "" {
 		t.Skip("TestVerdicts runs it in a process of its own")
 	}
-	check.Run(t, check.Scene{Name: "a scene", Play: scenes[name].play})
+	played := []check.Scene{{Name: "a scene", Play: scenes[name].play}}
+	if before := scenes[name].before; before != nil {
+		played = append([]check.Scene{{Name: "before", Play: before}}, played...)
+	}
+	check.Run(t, played...)
 }
 
 func TestVerdicts(t *testing.T) {
@@ -172,11 +182,12 @@ func TestVerdicts(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOneScene$")
 			cmd.Env = append(os.Environ(), sceneVariable+"="+name, verdict.FileVariable+"="+file)
 			out, err := cmd.CombinedOutput()
-			require.Equal(t, want.failure == "", err == nil, "%s", out)
+			passes := want.failure == "" && want.before == nil
+			require.Equal(t, passes, err == nil, "%s", out)
 			found, err := verdict.ReadFile(file)
 			require.NoError(t, err)
 			require.Equal(t, want.failure, found.Failure)
-			require.Equal(t, want.failure == "", found.Passed)
+			require.Equal(t, passes, found.Passed)
 			require.Equal(t, "a scene", found.Scene)
 			if want.last != "" {
 				require.Equal(t, want.last, found.Timeline[len(found.Timeline)-1].What)

@@ -383,6 +383,13 @@ func (w *World) fail(message string) {
 	}
 }
 
+// hasFailed reports whether the verdict is known already.
+func (w *World) hasFailed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failure != ""
+}
+
 // check fails the check if a program has ended by itself.
 func (w *World) check() {
 	w.T.Helper()
