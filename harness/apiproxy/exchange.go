@@ -26,6 +26,7 @@ type exchange struct {
 	injection injection
 
 	record history.Request // filled in on the way, recorded at the end
+	shuts  int             // how often the gate had been shut when it began
 	latest string          // highest resourceVersion of the resource that the proxy had seen when it sent the request on
 	answer metadata        // of the object in the response; zero until read
 }
@@ -43,6 +44,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	defer p.requests.Done()
 	start := time.Now()
 	x := &exchange{proxy: p, writer: w, in: r}
+	x.shuts, _ = p.gate.count()
 	x.describe()
 	x.record.ID = p.lastID.Add(1)
 	x.record.Start = start
@@ -69,11 +71,16 @@ func (x *exchange) end(err error) error {
 	if err != nil && x.ctx.Err() != nil {
 		err = context.Cause(x.ctx)
 	}
-	if errors.Is(err, errClientGone) && x.proxy.ctx.Err() != nil { // the proxy closed the connection
-		err = context.Cause(x.proxy.ctx)
+	if errors.Is(err, errClientGone) {
+		switch shuts, shut := x.proxy.gate.count(); { // the proxy closed the connection
+		case x.proxy.ctx.Err() != nil:
+			err = context.Cause(x.proxy.ctx)
+		case shut, shuts != x.shuts:
+			err = errOnPurpose
+		}
 	}
 	if err != nil && !(x.isStream() && errors.Is(err, errClientGone)) { // a client ends a stream by going away
-		x.record.Error = err.Error()
+		x.record.Error, x.record.GaveUp = err.Error(), errors.Is(err, errClientGone)
 	}
 	x.record.Duration = time.Since(x.record.Start)
 	x.proxy.recordRequest(x.record)

@@ -16,6 +16,7 @@ type gate struct {
 	mu          sync.Mutex
 	listener    net.Listener          // nil while the gate is shut
 	opens       chan struct{}         // closed when the gate opens again; valid while it is shut
+	shuts       int                   // how often it was shut
 	connections map[net.Conn]struct{} // all that are open
 	work        sync.WaitGroup        // the goroutine that reopens the gate
 }
@@ -95,6 +96,7 @@ func (g *gate) close(long time.Duration, opened func()) {
 		return
 	}
 	g.listener.Close()
+	g.shuts++
 	g.listener, g.opens = nil, make(chan struct{})
 	for connection := range g.connections {
 		go connection.Close() // closing a TLS connection may block
@@ -120,6 +122,13 @@ func (g *gate) close(long time.Duration, opened func()) {
 			return
 		}
 	})
+}
+
+// count says how often the gate was shut, and whether it is.
+func (g *gate) count() (shuts int, shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shuts, g.listener == nil
 }
 
 // tracked is a connection that leaves its gate's connections when it is closed.

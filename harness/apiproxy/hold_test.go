@@ -134,6 +134,7 @@ func TestTheEventComesBeforeTheAnswer(t *testing.T) {
 	require.Equal(t, http.StatusCreated, creation.Status)
 	require.Equal(t, "7", creation.RVAfter)
 	require.Equal(t, "the client went away", creation.Error)
+	require.True(t, creation.GaveUp)
 	require.Equal(t, "answered 1h0m0s late", creation.Injections())
 	current, kinds := h.state()
 	require.Zero(t, current)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -111,6 +112,7 @@ func TestClientDoesNotWaitForADelay(t *testing.T) {
 	eventually(t, "recorded", func() bool { return len(w.memory.History().Requests) == 1 })
 	require.Zero(t, w.only().Status)
 	require.Equal(t, "the client went away", w.only().Error)
+	require.True(t, w.only().GaveUp)
 }
 
 func TestStopDoesNotWaitForADelay(t *testing.T) {
@@ -331,7 +333,13 @@ func TestThereMustBeSomethingToEnd(t *testing.T) {
 func TestDown(t *testing.T) {
 	const down = 3 * time.Second // until then, it must have been found to refuse connections
 	release := make(chan struct{})
+	arrived := make(chan struct{}, 1)
 	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "nodes") {
+			arrived <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
 		w.(http.Flusher).Flush()
 		if strings.Contains(r.URL.RawQuery, "watch") {
 			select {
@@ -355,15 +363,29 @@ func TestDown(t *testing.T) {
 		}
 		return err
 	}
+	answered := make(chan error, 1)
+	go func() {
+		response, err := c.Get(w.URL() + "/api/v1/nodes/a")
+		if err == nil {
+			response.Body.Close()
+		}
+		answered <- err
+	}()
+	<-arrived
 	require.Error(t, request())
+	require.Error(t, <-answered, "a request that was in flight broke off")
 	_, err = io.ReadAll(watching.Body)
 	require.Error(t, err, "the watch broke, too")
 	_, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(w.URL(), "https://"))
 	require.ErrorContains(t, err, "connection refused")
 	eventually(t, "it is up again", func() bool { return request() == nil })
 	requests := w.memory.History().Requests
-	require.Equal(t, "nobody can connect for 3s", requests[1].Injections())
-	require.Zero(t, requests[1].Status)
+	i := slices.IndexFunc(requests, func(q history.Request) bool { return q.Injections() != "" })
+	require.Equal(t, "nobody can connect for 3s", requests[i].Injections())
+	require.Zero(t, requests[i].Status)
+	i = slices.IndexFunc(requests, func(q history.Request) bool { return q.Verb == "get" })
+	require.Equal(t, "broken off on purpose by the workshop's proxy", requests[i].Error)
+	require.False(t, requests[i].GaveUp, "the proxy closed the connection")
 }
 
 func TestStopWhileDown(t *testing.T) {

@@ -298,6 +298,7 @@ func TestClientGoesAway(t *testing.T) {
 			<-gone // the API server knows
 			eventually(t, "recorded", func() bool { return len(w.memory.History().Requests) == 1 })
 			require.Equal(t, "the client went away", w.only().Error)
+			require.True(t, w.only().GaveUp)
 			require.True(t, w.only().Failed())
 		})
 	}
@@ -346,6 +347,7 @@ func TestAPIServerGoesAway(t *testing.T) {
 				})
 				require.Equal(t, c.status, w.only().Status)
 				require.NotEmpty(t, w.only().Error)
+				require.False(t, w.only().GaveUp)
 				require.True(t, w.only().Failed())
 			})
 		}

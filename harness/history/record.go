@@ -57,6 +57,7 @@ type Request struct {
 
 	Status int    `json:"status,omitempty"` // HTTP status of the response; 0 if there was none, or none yet
 	Error  string `json:"error,omitempty"`  // why there was no response, why it was cut off, or what the client got instead
+	GaveUp bool   `json:"gaveUp,omitempty"` // true if the client went away before it had the whole response
 	Open   bool   `json:"open,omitempty"`   // true for a watch that had not ended when it was recorded
 
 	// Sent and Received are the sizes of the bodies in bytes on the wire, so compressed if they were. Received does not

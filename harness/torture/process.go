@@ -33,6 +33,7 @@ type process struct {
 	exited   chan struct{} // closed when cmd has exited
 	stopping bool          // cmd has been sent a signal that should end it
 	killed   *exec.Cmd     // the last one that was sent SIGKILL
+	starts   []time.Time   // when it was started
 	kills    []time.Time   // when SIGKILL was sent
 	frozen   chan struct{} // closed when cmd runs again or has exited; nil if cmd is not stopped by freeze
 	freezes  []time.Time   // when freeze stopped it
@@ -65,6 +66,7 @@ func (p *process) startLocked() error {
 	}
 	exited := make(chan struct{})
 	p.cmd, p.exited, p.stopping, p.logStart = cmd, exited, false, p.log.Len()
+	p.starts = append(p.starts, started)
 	go p.wait(cmd, exited, started)
 	return nil
 }
@@ -174,11 +176,18 @@ func (p *process) isSwitchedOff() bool { return p.off.Load() }
 // switchOn lets the program be started again.
 func (p *process) switchOn() { p.off.Store(false) }
 
-// killedWithin reports whether kill was called between two times.
-func (p *process) killedWithin(from, to time.Time) bool {
+// killedSince reports whether what ran at a time was killed until another. A request that was on its way when the program was
+// killed may begin, for the proxy, only afterwards.
+func (p *process) killedSince(ran, to time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.kills, func(at time.Time) bool { return !at.Before(from) && !at.After(to) })
+	var started time.Time
+	for _, at := range p.starts {
+		if !at.After(ran) {
+			started = at
+		}
+	}
+	return slices.ContainsFunc(p.kills, func(at time.Time) bool { return !at.Before(started) && !at.After(to) })
 }
 
 // grace is how long a program has to exit after SIGTERM: a Pod's default terminationGracePeriodSeconds.

@@ -649,7 +649,7 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 		if q.IsDisturbed() {
 			seen.injected++
 		}
-		if q.Status == 0 && q.Error != "" && q.OnlyToldToStop() && !r.isIncidental(q.Resource) && !r.wasKilled(q) {
+		if r.wasCutOff(q) {
 			seen.cutOff = append(seen.cutOff, q)
 		}
 	}
@@ -658,9 +658,15 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 	return nil
 }
 
-// wasKilled reports whether the program that sent a request was killed while it was in flight.
+// wasCutOff reports whether the controller gave up a request, for no other reason than that it was told to stop. A request
+// that broke off because the program or the control plane was killed, or the proxy closed its connection, is none of them.
+func (r *run) wasCutOff(q history.Request) bool {
+	return q.Status == 0 && q.GaveUp && q.OnlyToldToStop() && !r.isIncidental(q.Resource) && !r.wasKilled(q)
+}
+
+// wasKilled reports whether the program that sent a request was killed before it had ended.
 func (r *run) wasKilled(q history.Request) bool {
-	return slices.ContainsFunc(r.programs, func(p *program) bool { return p.process.label == q.Program && p.killedWithin(q.Start, q.End()) })
+	return slices.ContainsFunc(r.programs, func(p *program) bool { return p.process.label == q.Program && p.killedSince(q.Start, q.End()) })
 }
 
 // attempts counts the writes to each object, by step.

@@ -47,6 +47,43 @@ var (
 	delay   = history.Injection{Kind: history.Delayed, Duration: 2 * time.Second}
 )
 
+// What broke off for another reason than the stop does not show that the controller gives up its requests.
+func TestCutOff(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	stop := history.Injection{Kind: history.ControllerStopped}
+	gaveUp := history.Request{Verb: "delete", Resource: "pods", Start: start, Duration: time.Second, Error: "the client went away", GaveUp: true}
+	crashed := history.Request{Verb: "delete", Resource: "pods", Start: start, Duration: time.Second, Error: "dial tcp 127.0.0.1:6443: connect: connection refused"}
+	event, begun := gaveUp, gaveUp
+	event.Resource, begun.Status = "events", 200
+	for name, c := range map[string]struct {
+		request history.Request
+		killed  time.Duration // when, from the beginning of the request; 0 if never
+		started time.Duration // when it was started last, likewise
+		want    bool
+	}{
+		"told to stop":                                   {injected(gaveUp, stop), 0, -time.Minute, true},
+		"told to stop, and delayed":                      {injected(gaveUp, stop, delay), 0, -time.Minute, true},
+		"told to stop, and killed":                       {injected(gaveUp, stop), 500 * time.Millisecond, -time.Minute, false},
+		"told to stop, and killed later":                 {injected(gaveUp, stop), 2 * time.Second, -time.Minute, true},
+		"told to stop, and killed just before":           {injected(gaveUp, stop), -time.Millisecond, -time.Minute, false},
+		"told to stop, and killed before it was started": {injected(gaveUp, stop), -2 * time.Second, -time.Second, true},
+		"not told to stop":                               {gaveUp, 0, -time.Minute, false},
+		"told to stop, and refused":                      {injected(gaveUp, stop, refusal), 0, -time.Minute, false},
+		"an Event":                                       {injected(event, stop), 0, -time.Minute, false},
+		"the answer had begun":                           {injected(begun, stop), 0, -time.Minute, false},
+		"the control plane was killed meanwhile":         {injected(crashed, stop, delay), 0, -time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recorded(&Scenario{}, c.request)
+			r.programs[0].process.starts = []time.Time{start.Add(-time.Hour), start.Add(c.started), start.Add(time.Hour)}
+			if c.killed != 0 {
+				r.programs[0].process.kills = []time.Time{start.Add(c.killed)}
+			}
+			require.Equal(t, c.want, r.wasCutOff(c.request))
+		})
+	}
+}
+
 func TestMayExit(t *testing.T) {
 	started := time.Unix(1e9, 0)
 	mayExit := func(r *run, status int) bool { return r.mayExit(r.programs[0])(status, started) }
