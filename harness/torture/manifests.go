@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
 	"example.com/controllers/harness/cluster"
@@ -68,6 +70,7 @@ func (s *Scenario) render(ctx context.Context, kubectl, scratch string) (string,
 type clients struct {
 	kubernetes.Interface
 	dynamic dynamic.Interface
+	config  *rest.Config // that they were made from
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 }
 
@@ -76,7 +79,7 @@ func newClients(c *cluster.Cluster) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	var k clients
+	k := clients{config: config}
 	if k.Interface, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
@@ -85,6 +88,20 @@ func newClients(c *cluster.Cluster) (*clients, error) {
 	}
 	k.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(k.Discovery()))
 	return &k, nil
+}
+
+// watcher returns a client with a connection of its own, and a function that closes it. An API server serves 100 requests at a
+// time on a connection, which the watches of many runs exceed. Go's HTTP/2 client then opens another, but not always in time
+// (golang/go#47635).
+func (k *clients) watcher() (dynamic.Interface, func(), error) {
+	config := rest.CopyConfig(k.config)
+	config.Dial = new(net.Dialer).DialContext // client-go shares the connections of configurations without one
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	watcher, err := dynamic.NewForConfigAndClient(config, client)
+	return watcher, client.CloseIdleConnections, err
 }
 
 // servedTimeout is how long it may take until a resource that was just defined is served. A test makes it shorter.

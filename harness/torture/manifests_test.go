@@ -2,11 +2,18 @@ package torture
 
 import (
 	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 )
 
 const someManifests = `
@@ -60,4 +67,28 @@ func TestOnce(t *testing.T) {
 	require.Equal(t, int64(1), applied.Load())
 	require.NoError(t, o.do("b", apply))
 	require.Equal(t, int64(2), applied.Load())
+}
+
+// The watches of many runs do not fit on one connection.
+func TestEachRunWatchesOnAConnectionOfItsOwn(t *testing.T) {
+	var connections sync.Map
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		connections.Store(r.RemoteAddr, true)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion": "v1", "kind": "PodList"}`)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	k := &clients{config: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
+	for range 3 {
+		client, disconnect, err := k.watcher()
+		require.NoError(t, err)
+		defer disconnect()
+		for range 2 {
+			_, err = client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+		}
+	}
+	require.Len(t, maps.Collect(connections.Range), 3)
 }

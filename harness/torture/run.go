@@ -154,7 +154,12 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 	if err := r.prepareObjects(ctx); err != nil {
 		return nil, err
 	}
-	if r.states, err = oracle.Watch(ctx, r.controlPlane.clients.dynamic, r.scope(), gvrs(r.resources)); err != nil {
+	watcher, disconnect, err := r.controlPlane.clients.watcher()
+	if err != nil {
+		return nil, err
+	}
+	defer disconnect()
+	if r.states, err = oracle.Watch(ctx, watcher, r.scope(), gvrs(r.resources)); err != nil {
 		return nil, err
 	}
 	defer r.states.Stop()

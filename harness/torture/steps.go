@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,12 +49,12 @@ func (r *run) applyStep(ctx context.Context, step Step) error {
 }
 
 // applyAction takes an action. If a fault has killed the control plane, it waits until it is back, and if the machine is so
-// busy that the API server does not answer, until it does.
+// busy that the API server does not answer, or a request breaks off, until one is answered.
 func (r *run) applyAction(ctx context.Context, action Action) ([]applied, error) {
 	asked := deletions{}
 	for begin := time.Now(); ; {
 		all, err := r.tryAction(ctx, action, asked)
-		isDown := r.controlPlane.crash != nil && isCutOff(err) || errors.Is(err, context.DeadlineExceeded)
+		isDown := r.controlPlane.crash != nil && isCutOff(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(http2.StreamError))
 		if err == nil || !isDown || r.elapsed(begin) > time.Minute {
 			return all, err
 		}

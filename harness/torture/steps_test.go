@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -89,28 +90,42 @@ func TestADeletionThatIsCutOff(t *testing.T) {
 
 // On a busy machine, an API server that was started again may accept a connection and not answer for a long time.
 func TestAStepWaitsForAnAPIServerThatDoesNotAnswer(t *testing.T) {
+	object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
+	testAStepIsRepeated(t, Action{Apply: object}, func(r *http.Request) { <-r.Context().Done() })
+}
+
+func TestAStepWhoseRequestBreaksOffIsRepeated(t *testing.T) {
+	patch := &Patch{Reference{Resource: "configmaps", Namespace: "shop", Name: "a"}, map[string]any{"data": map[string]any{"soup": "leek"}}}
+	testAStepIsRepeated(t, Action{Patch: patch}, func(*http.Request) { panic(http.ErrAbortHandler) }) // RST_STREAM
+}
+
+// testAStepIsRepeated takes an action at an API server that does as fails says with the first request.
+func testAStepIsRepeated(t *testing.T, action Action, fails func(*http.Request)) {
 	defer func(long time.Duration) { servedTimeout = long }(servedTimeout)
 	servedTimeout = 100 * time.Millisecond
 	var asked atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices the end of the connection
 		if asked.Add(1) == 1 {
-			<-r.Context().Done()
+			fails(r)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "7"}}`)
 	}))
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
 	defer server.Close()
 	client := fake.NewClientset()
 	client.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}}}
 	k := &clients{mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))}
 	var err error
-	k.dynamic, err = dynamic.NewForConfig(&rest.Config{Host: server.URL})
+	k.dynamic, err = dynamic.NewForConfig(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	require.NoError(t, err)
 	r := recorded(&Scenario{})
 	r.controlPlane = &controlPlane{clients: k}
-	done, err := r.applyAction(t.Context(), Action{Apply: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}})
+	done, err := r.applyAction(t.Context(), action)
 	require.NoError(t, err)
 	require.Equal(t, []applied{{"configmaps", "7"}}, done)
 	require.GreaterOrEqual(t, asked.Load(), int32(2))
