@@ -43,14 +43,15 @@ func (g Group) toRepeat() (plans []Plan) {
 	return plans
 }
 
-// Confirmed reports whether the controller failed in this way more than once. Runs that failed side by side do not confirm
-// each other: a machine that had no time for one of them had none for the others either.
+// Confirmed reports whether the controller failed in this way in two runs of a plan. Other plans that failed, too, do not
+// confirm it: in a thousand of them, the machine may hiccup twice. Nor do runs that failed side by side: a machine that had no
+// time for one of them had none for the others either.
 func (g Group) Confirmed() bool {
 	if g.Seen > 1 {
 		return true
 	}
 	for i, a := range g.Failures {
-		if slices.ContainsFunc(g.Failures[i+1:], func(b Outcome) bool { return !a.besides(b) }) {
+		if slices.ContainsFunc(g.Failures[i+1:], func(b Outcome) bool { return a.Plan.Key() == b.Plan.Key() && !a.besides(b) }) {
 			return true
 		}
 	}

@@ -55,6 +55,8 @@ func TestConfirmed(t *testing.T) {
 		}
 		return outcomes
 	}
+	others := at(0, 40)
+	others[1].Plan.Kind = "late"
 	for name, c := range map[string]struct {
 		outcomes   []Outcome
 		retried    []Verdict
@@ -62,9 +64,11 @@ func TestConfirmed(t *testing.T) {
 		seen, runs int
 	}{
 		"in one plan":                        {failed(Lost, "a"), nil, false, 1, 1},
-		"in two plans":                       {failed(Lost, "a", "a"), nil, true, 1, 1},
-		"in two plans, side by side":         {at(0, 2), nil, false, 1, 1},
-		"in two plans, one after the other":  {at(0, 2, 40), nil, true, 1, 1},
+		"in two runs":                        {failed(Lost, "a", "a"), nil, true, 1, 1},
+		"in two runs, side by side":          {at(0, 2), nil, false, 1, 1},
+		"in two runs, one after the other":   {at(0, 2, 40), nil, true, 1, 1},
+		"in two plans":                       {others, nil, false, 1, 1},
+		"in two plans, and in neither again": {others, []Verdict{Passed, Passed, Passed}, false, 1, 4},
 		"side by side and in a repeated one": {at(0, 2), []Verdict{Lost}, true, 2, 2},
 		"in one plan that was repeated":      {failed(Lost, "a"), []Verdict{Lost}, true, 2, 2},
 		"at the third repetition":            {failed(Lost, "a"), []Verdict{Passed, NotRun, Lost}, true, 2, 3},
