@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -34,7 +35,13 @@ func seek(kubeconfig string) {
 		return func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", path) }
 	}
 	for way, find := range map[string]func() (*rest.Config, error){
-		"flag":       file(kubeconfig),
+		"flag": file(kubeconfig),
+		os.Getenv("SEEK_AS"): func() (*rest.Config, error) { // a variable that the scenario names
+			if os.Getenv("SEEK_AS") == "" {
+				return nil, errors.New("SEEK_AS is not set")
+			}
+			return clientcmd.BuildConfigFromFlags("", kubeconfig)
+		},
 		"in-cluster": rest.InClusterConfig,
 		"home":       file(filepath.Join(homedir.HomeDir(), ".kube", "config")),
 		"variable":   file(os.Getenv("KUBECONFIG")),
@@ -71,9 +78,10 @@ func awaitLines(t *testing.T, from io.Reader, count int) []string {
 
 const seekClusters = `
 resources: [configmaps]
+env: [SEEK_AS]
 steps: []
 converged:
-- rule: '["flag", "rules", "variable"].all(way, configmaps.exists(c, c.metadata.name == way))'
+- rule: '["flag", "named", "rules", "variable"].all(way, configmaps.exists(c, c.metadata.name == way))'
 stopsWith: -1
 `
 
@@ -98,7 +106,7 @@ func TestTortureKeepsToItsCluster(t *testing.T) {
 	require.NoError(t, err)
 	r.write("seek.yaml", seekClusters)
 	cmd := r.command("torture", "--scenario", "seek.yaml", "--fault", "verb=create,delay=1ms", "--", os.Args[0], seeker, "{kubeconfig}", "{namespace}")
-	cmd.Env = append(cmd.Env, "HOME="+home, "KUBECONFIG="+filepath.Join(home, "kubeconfig"),
+	cmd.Env = append(cmd.Env, "HOME="+home, "KUBECONFIG="+filepath.Join(home, "kubeconfig"), "SEEK_AS=named",
 		"KUBERNETES_SERVICE_HOST="+at.Hostname(), "KUBERNETES_SERVICE_PORT="+at.Port())
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -115,7 +123,7 @@ func TestTortureKeepsToItsCluster(t *testing.T) {
 		require.NoError(t, alone.Process.Kill())
 		require.Error(t, alone.Wait())
 	}()
-	found := awaitLines(t, said, 6)
+	found := awaitLines(t, said, 7)
 	for _, way := range []string{"flag", "home", "rules", "variable"} {
 		require.Contains(t, found, way+" <nil>")
 	}

@@ -5,11 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/testinput"
 )
 
@@ -26,9 +28,13 @@ func UnitTests(t *testing.T, module, dir string) {
 	sources, err := filepath.Glob(filepath.Join(module, "*.go"))
 	require.NoError(t, err)
 	sources = append(sources, filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum"))
-	for _, source := range sources {
-		testinput.Declare(source)
-	}
+	testinput.Declare(sources...)
+	testinput.DeclareOnly(module)
+	env, err := environ.Isolated(filepath.Join(t.TempDir(), "home")) // nobody knows what a test does with a bug
+	require.NoError(t, err)
+	settings, err := environ.GoCommand(t.Context())
+	require.NoError(t, err)
+	env = append(append(env, settings...), "GOWORK=off", "CGO_ENABLED=0", "KUBE_CACHE_MUTATION_DETECTOR=true")
 	for _, patch := range patches {
 		t.Run(strings.TrimSuffix(filepath.Base(patch), ".patch"), func(t *testing.T) {
 			dir := t.TempDir()
@@ -47,7 +53,7 @@ func UnitTests(t *testing.T, module, dir string) {
 			run := func(words ...string) (string, error) {
 				cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
 				cmd.Dir = dir
-				cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "KUBE_CACHE_MUTATION_DETECTOR=true", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+				cmd.Env = append(slices.Clone(env), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
 				output, err := cmd.CombinedOutput()
 				return string(output), err
 			}
