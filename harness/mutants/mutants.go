@@ -44,29 +44,33 @@ type Result struct {
 	buildErr error           // why it does not build, or nil
 	verdict  torture.Verdict // of the failure that was found, or Passed
 	message  string
-	kind     string          // of the plan that failed
-	control  torture.Verdict // of the controller without the bug, in the same plan
+	kind     string           // of the plan that failed
+	control  *torture.Verdict // of the controller without the bug, in the same plan; nil if it was not compared
 	duration time.Duration
 
 	replays, same int // how often that plan was run again, and how often the verdict was the same
 }
 
-// String says what was found.
+// String says what was found, if it is not what was expected, with the bug.
 func (r Result) String() string {
+	found := fmt.Sprintf("%q (%s)", r.verdict, r.message)
 	switch {
 	case r.buildErr != nil:
-		return fmt.Sprintf("%s: does not build: %v", r.Name, r.buildErr)
-	case r.control == torture.NotRun:
-		return fmt.Sprintf("%s: %s (%s), but the controller without the bug could not be run in the same plan, or never met its fault", r.Name, r.verdict, r.message)
-	case r.control != torture.Passed:
-		return fmt.Sprintf("%s: %s (%s), but the controller without the bug fails too: %s", r.Name, r.verdict, r.message, r.control)
+		found = fmt.Sprintf("does not build: %v", r.buildErr)
+	case r.verdict == torture.Passed:
+		found = "no plan failed twice"
+	case r.control == nil:
+		found += ", but the controller without the bug could not be run in the same plan, or never met its fault"
+	case *r.control != torture.Passed:
+		found += fmt.Sprintf(", but the controller without the bug fails too: %q", *r.control)
 	}
-	return fmt.Sprintf("%s: %q (%s), expected one of %q. The bug: %s", r.Name, r.verdict, r.message, r.Expect, r.Bug)
+	return fmt.Sprintf("%s: %s; expected one of %q. The bug: %s", r.Name, found, r.Expect, r.Bug)
 }
 
-// Caught reports whether the mutant was found, and the right cause was named.
+// Caught reports whether the mutant was found, the right cause was named, and the controller without the bug passes the plan
+// that shows it.
 func (r Result) Caught() bool {
-	return r.buildErr == nil && slices.Contains(r.Expect, r.verdict) && r.control == torture.Passed
+	return r.buildErr == nil && slices.Contains(r.Expect, r.verdict) && r.control != nil && *r.control == torture.Passed
 }
 
 // Options say which mutants are put to torture, and how.
@@ -116,9 +120,18 @@ func RunIn(ctx context.Context, lab *torture.Lab, o Options) ([]Result, error) {
 		}
 	}
 	correct.Baseline, correct.Parallel, correct.Progress = o.Baseline, runsEach, io.Discard
-	return o.judgeAll(ctx, func(ctx context.Context, m Mutant) (Result, error) {
-		return o.judge(ctx, lab, correct, m, scratch)
-	})
+	t := &trial{Options: o, correct: correct, run: lab.Run, build: func(ctx context.Context, m Mutant) (torture.Commands, error) {
+		return build(ctx, o.Scenario, scratch, m)
+	}}
+	return o.judgeAll(ctx, t.judge)
+}
+
+// trial is what it takes to judge a mutant.
+type trial struct {
+	Options
+	correct torture.Options // for the controller without a bug
+	build   func(context.Context, Mutant) (torture.Commands, error)
+	run     func(context.Context, torture.Options) (*torture.Report, error)
 }
 
 // maxPlans is how many plans a mutant has to survive to count as not found. It is some of each kind.
@@ -136,11 +149,11 @@ func share(runs, atOnce int) (mutants, runsEach int) {
 	return mutants, min(most, max(1, runs/mutants))
 }
 
-// judge builds a mutant and puts it to torture. correct are the options for the controller without the bug.
-func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Options, m Mutant, scratch string) (Result, error) {
+// judge builds a mutant and puts it to torture. One that does not build is a result, too.
+func (t *trial) judge(ctx context.Context, m Mutant) (Result, error) {
 	begin := time.Now()
 	result := Result{Mutant: m}
-	commands, err := build(ctx, o.Scenario, scratch, m)
+	commands, err := t.build(ctx, m)
 	if ctx.Err() != nil {
 		return result, context.Cause(ctx)
 	}
@@ -148,33 +161,29 @@ func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Op
 		result.buildErr = err
 		return result, nil
 	}
-	mutant := correct
+	mutant, correct := t.correct, t.correct
 	mutant.Commands, mutant.Reference = commands, correct.Commands
-	plan, err := o.find(ctx, lab, mutant, &result)
+	plan, err := t.find(ctx, mutant, &result)
 	result.duration = time.Since(begin)
 	if err != nil || result.verdict == torture.Passed {
 		return result, err
 	}
 	correct.Plans = []torture.Plan{plan}
 	const attempts = 3 // to run it at all
-	for range attempts {
-		control, err := lab.Run(ctx, correct)
+	for tries := 0; tries < attempts && result.control == nil; tries++ {
+		control, err := t.run(ctx, correct)
 		if err != nil {
 			return result, fmt.Errorf("the controller without the bug: %w", err)
 		}
-		outcome := control.Outcomes[0]
-		if result.control = outcome.Verdict; outcome.NotMet {
-			result.control = torture.NotRun
-		}
-		if result.control != torture.NotRun {
-			break
+		if outcome := control.Outcomes[0]; outcome.Verdict != torture.NotRun && !outcome.NotMet {
+			result.control = &outcome.Verdict
 		}
 	}
-	if o.Replays == 0 {
+	if t.Replays == 0 {
 		return result, nil
 	}
-	mutant.Plans = slices.Repeat([]torture.Plan{plan}, o.Replays)
-	again, err := lab.Run(ctx, mutant)
+	mutant.Plans = slices.Repeat([]torture.Plan{plan}, t.Replays)
+	again, err := t.run(ctx, mutant)
 	if err != nil {
 		return result, fmt.Errorf("mutant %s, again: %w", m.Name, err)
 	}
@@ -189,7 +198,7 @@ func (o Options) judge(ctx context.Context, lab *torture.Lab, correct torture.Op
 
 // find returns the plan that shows a mutant, and notes what it showed. The simplest comes first: no fault at all. Then come
 // the faults that the patch names, because with several programs there are more kinds of plans than maxPlans.
-func (o Options) find(ctx context.Context, lab *torture.Lab, mutant torture.Options, result *Result) (torture.Plan, error) {
+func (t *trial) find(ctx context.Context, mutant torture.Options, result *Result) (torture.Plan, error) {
 	mutant.FirstOnly = true
 	attempts := [][]torture.Plan{{torture.NoFault}}
 	if len(result.Faults) > 0 {
@@ -200,17 +209,16 @@ func (o Options) find(ctx context.Context, lab *torture.Lab, mutant torture.Opti
 		attempts = append(attempts, named)
 	}
 	attempts = append(attempts, nil) // all
-	if plan, ok := o.Plans[result.Name]; ok {
+	if plan, ok := t.Plans[result.Name]; ok {
 		attempts = [][]torture.Plan{{plan}}
 	}
 	for _, plans := range attempts {
 		mutant.Plans, mutant.MaxPlans = plans, maxPlans
-		report, err := lab.Run(ctx, mutant)
+		report, err := t.run(ctx, mutant)
 		if err != nil {
 			return torture.Plan{}, fmt.Errorf("mutant %s: %w", result.Name, err)
 		}
-		if failures := report.Failures(); len(failures) > 0 {
-			first := failures[0]
+		if first, found := report.First(); found {
 			result.verdict, result.message, result.kind = first.Verdict, first.Message, first.Plan.Kind
 			return first.Plan, nil
 		}
@@ -406,9 +414,9 @@ func Report(w io.Writer, results []Result) error {
 			verdict = "DOES NOT BUILD"
 		case r.verdict == torture.Passed:
 			verdict = "NOT FOUND"
-		case r.control == torture.NotRun:
+		case r.control == nil:
 			verdict = fmt.Sprintf("%s, NOT COMPARED", r.verdict)
-		case r.control != torture.Passed:
+		case *r.control != torture.Passed:
 			verdict = fmt.Sprintf("%s, AS WITHOUT THE BUG", r.verdict)
 		default:
 			verdict = "WRONG CAUSE: " + string(r.verdict)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -73,36 +74,56 @@ func TestCopySources(t *testing.T) {
 	require.Equal(t, []string{"a.go", "cmd/b/main.go", "go.mod", "go.sum"}, copied)
 }
 
-// A mutant counts as caught only if the controller without the bug passes the same plan.
+// verdict returns a pointer to a verdict of the controller without the bug.
+func verdict(v torture.Verdict) *torture.Verdict { return &v }
+
+// A mutant counts as caught only if the controller without the bug passes the same plan. What is missed says what it is.
 func TestCaught(t *testing.T) {
 	m := Mutant{Name: "m", Bug: "it never looks", Expect: []torture.Verdict{torture.Died, torture.Lost}}
+	passed := verdict(torture.Passed)
 	for name, c := range map[string]struct {
 		result Result
 		caught bool
 		says   string
+		row    string // of the table
 	}{
-		"with a verdict that it expects": {Result{verdict: torture.Lost}, true, "m: \"change lost\""},
-		"with another verdict":           {Result{verdict: torture.NoRest, message: "9 writes"}, false, `m: "does not come to rest" (9 writes), expected one of ["died" "change lost"]. The bug: it never looks`},
-		"not found":                      {Result{}, false, `m: "" (), expected one of ["died" "change lost"]. The bug: it never looks`},
-		"as without the bug":             {Result{verdict: torture.Lost, control: torture.Lost}, false, "m: change lost (), but the controller without the bug fails too: change lost"},
-		"not compared":                   {Result{verdict: torture.Lost, control: torture.NotRun}, false, "m: change lost (), but the controller without the bug could not be run in the same plan, or never met its fault"},
-		"does not build":                 {Result{buildErr: errors.New("exit status 1"), verdict: torture.Lost}, false, "m: does not build: exit status 1"},
+		"with a verdict that it expects": {Result{verdict: torture.Lost, control: passed}, true, `"change lost" ()`, "change lost"},
+		"with another verdict":           {Result{verdict: torture.NoRest, message: "9 writes", control: passed}, false, `"does not come to rest" (9 writes)`, "WRONG CAUSE: does not come to rest"},
+		"not found":                      {Result{}, false, "no plan failed twice", "NOT FOUND"},
+		"not found, and compared":        {Result{control: passed}, false, "no plan failed twice", "NOT FOUND"},
+		"as without the bug":             {Result{verdict: torture.Lost, control: verdict(torture.Lost)}, false, `"change lost" (), but the controller without the bug fails too: "change lost"`, "change lost, AS WITHOUT THE BUG"},
+		"not compared":                   {Result{verdict: torture.Lost}, false, `"change lost" (), but the controller without the bug could not be run in the same plan, or never met its fault`, "change lost, NOT COMPARED"},
+		"does not build":                 {Result{buildErr: errors.New("exit status 1"), verdict: torture.Lost, control: passed}, false, "does not build: exit status 1", "DOES NOT BUILD"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.result.Mutant = m
 			require.Equal(t, c.caught, c.result.Caught())
-			require.Contains(t, c.result.String(), c.says)
+			says := "m: " + c.says + `; expected one of ["died" "change lost"]. The bug: it never looks`
+			require.Equal(t, says, c.result.String())
+			var text strings.Builder
+			err := Report(&text, []Result{c.result})
+			require.Regexp(t, `\nm +`+regexp.QuoteMeta(c.row)+`  `, text.String())
+			if c.caught {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, "not caught: m")
+			require.Contains(t, text.String(), "\n"+says+"\n")
 		})
 	}
 }
 
 func TestReport(t *testing.T) {
 	m := Mutant{Name: "m", Expect: []torture.Verdict{torture.Died}}
+	caught := Result{Mutant: m, verdict: torture.Died, kind: "slow", control: verdict(torture.Passed)}
+	steady, unsteady := caught, caught
+	steady.replays, steady.same = 3, 3
+	unsteady.replays, unsteady.same = 3, 2
 	for want, results := range map[string][]Result{
-		"":                               {{Mutant: m, verdict: torture.Died, kind: "slow"}, {Mutant: m, verdict: torture.Died, replays: 3, same: 3}},
-		"not caught: m":                  {{Mutant: m, verdict: torture.Died}, {Mutant: m}},
+		"":                               {caught, steady},
+		"not caught: m":                  {caught, {Mutant: m}},
 		"not caught: m, m":               {{Mutant: m, verdict: torture.Lost, message: "oh"}, {Mutant: m}},
-		"not the same verdict each time": {{Mutant: m, verdict: torture.Died, replays: 3, same: 2}},
+		"not the same verdict each time": {unsteady},
 	} {
 		var text strings.Builder
 		err := Report(&text, results)
@@ -112,6 +133,64 @@ func TestReport(t *testing.T) {
 			continue
 		}
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// lab is one in which each run comes to what a test says.
+type lab struct {
+	mutant  []*torture.Report // of the runs of the mutant, in turn
+	correct []torture.Outcome // of the runs of the controller without the bug, in turn
+}
+
+func (l *lab) run(_ context.Context, o torture.Options) (*torture.Report, error) {
+	if o.Reference != nil {
+		report := l.mutant[0]
+		l.mutant = l.mutant[1:]
+		return report, nil
+	}
+	outcome := l.correct[0]
+	l.correct = l.correct[1:]
+	return &torture.Report{Outcomes: []torture.Outcome{outcome}}, nil
+}
+
+func TestJudge(t *testing.T) {
+	plan := torture.Plan{Kind: "slow"}
+	lost, unmet := torture.Outcome{Plan: plan, Verdict: torture.Lost, Cause: "a"}, torture.Outcome{Plan: plan, NotMet: true}
+	report := func(outcomes ...torture.Outcome) *torture.Report {
+		return &torture.Report{Planned: []torture.Plan{plan}, Outcomes: outcomes}
+	}
+	nothing := report()
+	for name, c := range map[string]struct {
+		lab     lab
+		replays int
+		build   error
+		caught  bool
+		says    string
+	}{
+		"fails twice":                  {lab: lab{[]*torture.Report{report(lost, lost)}, []torture.Outcome{{}}}, caught: true, says: `"change lost"`},
+		"fails twice, later":           {lab: lab{[]*torture.Report{nothing, report(lost, lost)}, []torture.Outcome{{}}}, caught: true, says: `"change lost"`},
+		"fails once":                   {lab: lab{[]*torture.Report{report(lost), nothing}, nil}, says: "no plan failed twice"},
+		"the original fails, too":      {lab: lab{[]*torture.Report{report(lost, lost)}, []torture.Outcome{lost}}, says: "fails too"},
+		"the original meets its fault": {lab: lab{[]*torture.Report{report(lost, lost)}, []torture.Outcome{unmet, {Verdict: torture.NotRun}, {}}}, caught: true, says: `"change lost"`},
+		"the original never meets it":  {lab: lab{[]*torture.Report{report(lost, lost)}, []torture.Outcome{unmet, unmet, unmet}}, says: "could not be run"},
+		"does not build":               {build: errors.New("exit status 1"), says: "does not build: exit status 1"},
+		"fails once in three again":    {lab: lab{[]*torture.Report{report(lost, lost), report(lost, torture.Outcome{Plan: plan}, unmet)}, []torture.Outcome{{}}}, replays: 3, caught: true, says: `"change lost"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			judge := &trial{
+				Options: Options{Replays: c.replays}, run: c.lab.run, correct: torture.Options{Commands: torture.Commands{}},
+				build: func(context.Context, Mutant) (torture.Commands, error) { return torture.Commands{}, c.build },
+			}
+			result, err := judge.judge(t.Context(), Mutant{Name: "m", Expect: []torture.Verdict{torture.Lost}})
+			require.NoError(t, err, "it costs no more than a row")
+			require.Equal(t, c.caught, result.Caught())
+			require.Contains(t, result.String(), c.says)
+			require.Empty(t, c.lab.mutant)
+			require.Empty(t, c.lab.correct)
+			if c.replays > 0 {
+				require.Equal(t, []int{3, 1}, []int{result.replays, result.same})
+			}
+		})
 	}
 }
 
@@ -146,7 +225,7 @@ func TestJudgeAllIsInterrupted(t *testing.T) {
 	results, err := o.judgeAll(ctx, func(ctx context.Context, m Mutant) (Result, error) {
 		if m.Name == "quick" {
 			defer close(judged)
-			return Result{Mutant: m, verdict: torture.Died}, nil
+			return Result{Mutant: m, verdict: torture.Died, control: verdict(torture.Passed)}, nil
 		}
 		<-judged
 		cancel(stop)

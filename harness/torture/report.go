@@ -167,6 +167,42 @@ func (r *Report) Failures() []Outcome {
 	return failures
 }
 
+// First returns the confirmed failure whose plan comes first in the order of the plans. With [Options.FirstOnly], all plans
+// before that one were run.
+func (r *Report) First() (first Outcome, found bool) {
+	failures := r.Failures()
+	for _, plan := range r.Planned {
+		for _, failure := range failures {
+			if failure.Plan.Key() == plan.Key() {
+				return failure, true
+			}
+		}
+	}
+	return Outcome{}, false
+}
+
+// pending returns the plans that come before the first confirmed failure and were not run; none if there is no such failure.
+func (r *Report) pending() (pending []Plan) {
+	first, found := r.First()
+	if !found {
+		return nil
+	}
+	done := map[string]bool{}
+	for _, o := range r.Outcomes {
+		done[o.Plan.Key()] = true
+	}
+	for _, plan := range r.Planned {
+		key := plan.Key()
+		if key == first.Plan.Key() {
+			break
+		}
+		if !done[key] {
+			pending = append(pending, plan)
+		}
+	}
+	return pending
+}
+
 // NotRun returns the outcomes of the plans that could not be run.
 func (r *Report) NotRun() []Outcome {
 	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Verdict != NotRun })

@@ -148,6 +148,33 @@ func TestConfirmedByAnotherPlan(t *testing.T) {
 	require.Len(t, g.Failures, 5)
 }
 
+// The first failure is that of the simplest plan, although another was over sooner.
+func TestFirst(t *testing.T) {
+	plan := func(kind string) Plan { return Plan{Kind: kind} }
+	outcome := func(kind string, v Verdict) Outcome { return Outcome{Plan: plan(kind), Verdict: v, Cause: "a"} }
+	r := &Report{Planned: []Plan{plan("a"), plan("b"), plan("c"), plan("d"), plan("e")}}
+	_, found := r.First()
+	require.False(t, found)
+	require.Empty(t, r.pending())
+
+	r.Outcomes = []Outcome{outcome("a", NotRun), outcome("e", Lost)}
+	_, found = r.First()
+	require.False(t, found, "it was seen once")
+	r.retried(outcome("e", Lost))
+	first, found := r.First()
+	require.True(t, found)
+	require.Equal(t, plan("e"), first.Plan)
+	require.Equal(t, []Plan{plan("b"), plan("c"), plan("d")}, r.pending())
+
+	r.Outcomes = append(r.Outcomes, outcome("c", Died))
+	r.retried(outcome("c", Died))
+	first, _ = r.First()
+	require.Equal(t, plan("c"), first.Plan)
+	require.Equal(t, []Plan{plan("b")}, r.pending())
+	r.Outcomes = append(r.Outcomes, outcome("b", Passed))
+	require.Empty(t, r.pending())
+}
+
 // small is a report with two causes.
 func small() *Report {
 	at := func(ms int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(ms) * time.Millisecond) }

@@ -68,7 +68,7 @@ type Options struct {
 	// Parallel is how many runs there are at a time, in the baseline too; 0 for what the machine takes, which is more while its
 	// processors have nothing to do.
 	Parallel int
-	// FirstOnly stops at the first failure that comes again.
+	// FirstOnly stops at the first failure that comes again, in the order of the plans.
 	FirstOnly bool
 	Nodes     int       // simulated nodes
 	Progress  io.Writer // is told how far it is; nil for nobody
@@ -103,7 +103,9 @@ type Report struct {
 	Baseline *Baseline
 	Outcomes []Outcome
 	// Retried are the runs that repeated a failed plan, by [Plan.Key], without those that say nothing.
-	Retried  map[string][]Outcome
+	Retried map[string][]Outcome
+	// Planned are the plans that were to be run, in their order.
+	Planned  []Plan
 	Duration time.Duration
 }
 
@@ -163,7 +165,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 			return s.executeAll(ctx, o, plans, finished)
 		}
 	}
-	err = executeAll(ctx, plans, func(outcome Outcome) error {
+	finished := func(outcome Outcome) error {
 		enough := false
 		if o.FirstOnly && outcome.counts() {
 			repeated, confirmed, err := s.repeat(ctx, o, outcome.Plan, outcome.Verdict)
@@ -188,8 +190,14 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 			return errEnough
 		}
 		return nil
-	})
-	err = without(err, errEnough) // the other runs were cancelled
+	}
+	report.Planned = plans
+	for pending := plans; len(pending) > 0 && err == nil; pending = report.pending() {
+		err = without(executeAll(ctx, pending, finished), errEnough) // the other runs were cancelled
+		if !o.FirstOnly {
+			break
+		}
+	}
 	if err == nil && !o.FirstOnly && !o.Unconfirmed {
 		err = s.confirm(ctx, o, report)
 	}
