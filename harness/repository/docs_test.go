@@ -165,3 +165,20 @@ func TestGlossaryIsSorted(t *testing.T) {
 		return strings.Compare(strings.ToLower(a), strings.ToLower(b))
 	}), "%s", terms)
 }
+
+// Without --timeout, kubectl waits for 30 seconds, which a busy machine may need.
+func TestWaitsHaveATimeout(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	command := regexp.MustCompile(`(?m)^\$ .*kubectl wait .*`)
+	waits := 0
+	for _, page := range pages(t, root) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, line := range command.FindAllString(string(text), -1) {
+			waits++
+			require.Contains(t, line, "--timeout", page)
+		}
+	}
+	require.NotZero(t, waits)
+}
