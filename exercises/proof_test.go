@@ -86,6 +86,7 @@ func TestProof(t *testing.T) {
 	t.Run("staticcheck", func(t *testing.T) {
 		t.Parallel()
 		program := filepath.Join(c.Root, ".workshop", "bin", "staticcheck")
+		testinput.DeclareOnly(program) // it may be built, or be another version
 		if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
 			t.Skip("there is no staticcheck; \"make tools\" builds it")
 		}

@@ -16,10 +16,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/testinput"
 )
 
 // A bundle's compiled packages are for the workspace's modules, and the control plane's are not in it.
 func TestModulesAreTheWorkspaces(t *testing.T) {
+	testinput.Declare("../../go.work")
 	dirs, err := modules("../..")
 	require.NoError(t, err)
 	require.Contains(t, dirs, "harness")

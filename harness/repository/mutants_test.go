@@ -16,6 +16,13 @@ import (
 func TestMutantsApply(t *testing.T) {
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)
+	lessons, err := filepath.Glob(filepath.Join(root, "0*"))
+	require.NoError(t, err)
+	testinput.DeclareOnly(root)
+	for _, lesson := range lessons { // one may get its first mutant
+		mutants := filepath.Join(lesson, "test", "mutants")
+		testinput.DeclareOnly(mutants, filepath.Join(mutants, "unit"))
+	}
 	patches, err := filepath.Glob(filepath.Join(root, "0*", "test", "mutants", "*.patch"))
 	require.NoError(t, err)
 	unit, err := filepath.Glob(filepath.Join(root, "0*", "test", "mutants", "unit", "*.patch"))

@@ -33,8 +33,10 @@ func TestREADMECommandsWork(t *testing.T) {
 	for _, input := range []string{"README.md", "Makefile", "01-naive-loop"} {
 		testinput.Declare(filepath.Join(root, input))
 	}
-	_, err = gobuild.Build(t.Context(), gobuild.Workshop(filepath.Join(root, "harness")), os.Stderr) // so that make need not, and to declare its sources
-	require.NoError(t, err)
+	for _, program := range []gobuild.Program{gobuild.Workshop(filepath.Join(root, "harness")), cluster.Program(root)} {
+		_, err = gobuild.Build(t.Context(), program, os.Stderr) // so that make need not, and to declare its sources
+		require.NoError(t, err)
+	}
 	env, err := gobuild.Env(t.Context())
 	require.NoError(t, err)
 	var screen bytes.Buffer
