@@ -2,6 +2,8 @@ package torture
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -92,12 +94,14 @@ func TestAProgramIsFrozenOnceAtATime(t *testing.T) {
 
 // A program that was told to stop is not kept from it.
 func TestAProgramThatIsBeingStoppedIsNotFrozen(t *testing.T) {
-	p := shell(t, nil, "trap 'echo stopping; sleep 0.2; exit 0' TERM; "+waits)
+	mayExit := filepath.Join(t.TempDir(), "may-exit")
+	p := shell(t, nil, "trap 'until [ -e "+mayExit+" ]; do sleep 0.01; done; exit 0' TERM; "+waits)
 	p.says("ready")
 	var stops sync.WaitGroup
 	stops.Go(func() { require.Nil(t, p.stop(0)) })
 	p.awaitStopping()
 	require.False(t, p.freeze(t.Context(), time.Hour))
+	require.NoError(t, os.WriteFile(mayExit, nil, 0o600))
 	stops.Wait()
 }
 
