@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -26,7 +27,8 @@ func TestFencing(t *testing.T) {
 	options := Options{Scenario: scenario, Commands: fenced, Progress: os.Stderr}
 	options.Baseline, err = lab.Learn(t.Context(), options)
 	require.NoError(t, err)
-	options.Plans = slices.DeleteFunc(options.plans(options.Baseline.History), func(p Plan) bool { return !strings.HasPrefix(p.Kind, "frozen") })
+	require.Equal(t, 5*time.Second, options.Baseline.lease)
+	options.Plans = slices.DeleteFunc(options.plans(options.Baseline), func(p Plan) bool { return !strings.HasPrefix(p.Kind, "frozen") })
 	const found = "--fault verb=update,resource=configmaps,program=ledger,nth=3,freeze=before"
 	require.True(t, slices.ContainsFunc(options.Plans, func(p Plan) bool { return p.String() == found }), "%v", options.Plans)
 

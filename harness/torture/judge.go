@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
@@ -24,6 +25,7 @@ type Baseline struct {
 	events   int      // the most writes of Events in one quiet time
 	watched  map[watching]bool
 	opened   map[watching]bool
+	lease    time.Duration // see observation.lease
 }
 
 // watching says that a program watches a resource.
@@ -44,6 +46,7 @@ type observation struct {
 	attempts  []map[string]int  // writes to each object, by step
 	cutOff    []history.Request // in flight at SIGTERM, and given up by the controller
 	rest      quietTime
+	lease     time.Duration // how long the Leases of the controller last, the longest; 0 if there are none, or not looked for
 }
 
 // quietTime is what was seen in the quiet time at the end of a run.

@@ -504,7 +504,7 @@ func (l *Lab) RunKept(ctx context.Context, o Options, k *Keep) (report *Report, 
 		return report, 0, err
 	}
 	planned = len(earlier)
-	for _, plan := range next.plans(report.Baseline.History) {
+	for _, plan := range next.plans(report.Baseline) {
 		if !next.Skip[plan.Key()] {
 			planned++
 		}

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,6 +72,7 @@ type clients struct {
 	kubernetes.Interface
 	dynamic dynamic.Interface
 	config  *rest.Config // that they were made from
+	alone   bool         // no other run uses the control plane, now or later
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 }
 
@@ -237,6 +239,9 @@ func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructure
 			k.mapper.Reset()
 			return false, nil
 		}
+		if failed = k.checkScope(mapping.Resource, mapping.Scope.Name() == meta.RESTScopeNameNamespace, object.GetName(), namespace); failed != nil {
+			return false, failed
+		}
 		var client dynamic.ResourceInterface = k.dynamic.Resource(mapping.Resource)
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 			object.SetNamespace(cmp.Or(object.GetNamespace(), namespace))
@@ -253,6 +258,16 @@ func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructure
 		return result, fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), errors.Join(failed, context.Cause(ctx)))
 	}
 	return result, nil
+}
+
+// checkScope returns an error for an object that all runs on a control plane would share. A run has a namespace of its own, its
+// ClusterRoles and ClusterRoleBindings have names of their own, and CustomResourceDefinitions may be shared.
+func (k *clients) checkScope(of schema.GroupVersionResource, namespaced bool, name, namespace string) error {
+	isOwn := of.Group == "" && of.Resource == "namespaces" && name == namespace
+	if namespaced || k.alone || isOwn || of.Group == rbacv1.GroupName || of.Group == "apiextensions.k8s.io" {
+		return nil
+	}
+	return fmt.Errorf("%s are not in a namespace, so that runs would share them: write \"scope: cluster\" in the scenario, which gives each run a control plane of its own", of.GroupResource())
 }
 
 // applied is the state of an object after a write of ours.

@@ -92,3 +92,31 @@ func TestEachRunWatchesOnAConnectionOfItsOwn(t *testing.T) {
 	}
 	require.Len(t, maps.Collect(connections.Range), 3)
 }
+
+// What runs on one control plane would share is refused, unless a control plane has only one run.
+func TestCheckScope(t *testing.T) {
+	for name, c := range map[string]struct {
+		group, resource, object string
+		shared                  bool
+	}{
+		"in a namespace":            {"apps", "deployments", "web", false},
+		"a Node":                    {"", "nodes", "node-0", true},
+		"a webhook":                 {"admissionregistration.k8s.io", "validatingwebhookconfigurations", "all", true},
+		"a ClusterRole":             {"rbac.authorization.k8s.io", "clusterroles", "web-torture-7", false},
+		"a definition":              {"apiextensions.k8s.io", "customresourcedefinitions", "foos.example.com", false},
+		"the namespace of the run":  {"", "namespaces", "torture-7", false},
+		"another namespace":         {"", "namespaces", "shop", true},
+		"another resource so named": {"example.com", "namespaces", "torture-7", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := schema.GroupVersionResource{Group: c.group, Version: "v1", Resource: c.resource}
+			err := new(clients).checkScope(of, c.resource == "deployments", c.object, "torture-7")
+			if c.shared {
+				require.ErrorContains(t, err, of.GroupResource().String()+" are not in a namespace")
+			} else {
+				require.NoError(t, err)
+			}
+			require.NoError(t, (&clients{alone: true}).checkScope(of, false, c.object, "torture-7"))
+		})
+	}
+}

@@ -185,6 +185,35 @@ func long(counts map[class]int, order []class, outside []string) (plans []Plan) 
 	return plans
 }
 
+// usualLease is how long a leader's Lease lasts in client-go's examples and most controllers. frozen and leaseLost outlast it.
+const usualLease = 15 * time.Second
+
+// outlast makes the faults by which a leader is to lose its Lease longer than the Lease lasts, or leaves them out if a controller
+// may not be held up for so long.
+func outlast(plans []Plan, lease time.Duration) []Plan {
+	if lease <= usualLease {
+		return plans
+	}
+	long := lease + apiproxy.DefaultFreeze - usualLease
+	var all []Plan
+	for _, plan := range plans {
+		effect := &plan.Faults[0].Effect
+		losesLease := true
+		switch {
+		case plan.Kind == leaseLost.name:
+			effect.For = long
+		case effect.Freeze != "" && effect.FreezeFor == 0:
+			effect.FreezeFor = long
+		default:
+			losesLease = false
+		}
+		if !losesLease || long < maxHeldUp {
+			all = append(all, plan)
+		}
+	}
+	return all
+}
+
 // class is requests between which faults do not distinguish but by number. program is as in [apiproxy.Match].
 type class struct{ program, verb, group, resource, subresource string }
 

@@ -205,6 +205,30 @@ func TestPlansForALeader(t *testing.T) {
 	require.Contains(t, planFaults("frozen after", requests...), "verb=update,group=coordination.k8s.io,resource=leases,nth=2,freeze=after")
 }
 
+// A leader is frozen for longer than its Lease lasts, unless that is too long.
+func TestPlansForALongLease(t *testing.T) {
+	lease := history.Request{ID: 1, Verb: "update", Group: leaseGroup, Resource: "leases"}
+	plans := func(lasts time.Duration, requests ...history.Request) (faults []string) {
+		for _, plan := range outlast(Exhaustive(&history.History{Requests: requests}), lasts) {
+			if strings.HasPrefix(plan.Kind, "frozen") || plan.Kind == "lease lost" {
+				faults = append(faults, strings.TrimPrefix(plan.Faults[0].String(), "verb=update,group=coordination.k8s.io,resource=leases,"))
+			}
+		}
+		return faults
+	}
+	for lasts, want := range map[time.Duration][]string{
+		0:                 {"nth=1,freeze=before", "nth=1,freeze=after", "refuse=500,for=20s"},
+		15 * time.Second:  {"nth=1,freeze=before", "nth=1,freeze=after", "refuse=500,for=20s"},
+		137 * time.Second: {"nth=1,freeze=before,freeze-for=2m22s", "nth=1,freeze=after,freeze-for=2m22s", "refuse=500,for=2m22s"},
+		time.Hour:         nil,
+	} {
+		require.ElementsMatch(t, want, plans(lasts, lease), lasts)
+	}
+	alone := history.Request{ID: 1, Verb: "delete", Resource: "pods"}
+	require.Equal(t, plans(0, alone), plans(time.Hour, alone), "the program has no Lease")
+	require.NotEmpty(t, plans(0, alone))
+}
+
 // One of several caches is behind for the whole run, also after its watch was opened again.
 func TestOneCacheBehind(t *testing.T) {
 	pods, nodes := history.Request{Verb: "watch", Resource: "pods"}, history.Request{Verb: "watch", Resource: "nodes"}
@@ -370,7 +394,7 @@ func TestKey(t *testing.T) {
 	}
 	require.Len(t, keys, 50+2*len(all))
 	killed := Options{Scenario: &Scenario{}, Kinds: regexp.MustCompile("killed"), Seeds: 50, Seed: 1}
-	for _, plan := range killed.plans(baseline()) {
+	for _, plan := range killed.plans(&Baseline{History: baseline()}) {
 		require.False(t, keys[plan.Key()], "%s: a seed of some kinds of fault is another plan", plan.Key())
 	}
 }
@@ -401,7 +425,7 @@ func TestPlansOfOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.options.Scenario = &Scenario{}
-			require.Equal(t, c.want, c.options.plans(baseline()))
+			require.Equal(t, c.want, c.options.plans(&Baseline{History: baseline()}))
 		})
 	}
 }
@@ -419,7 +443,7 @@ func TestPlansOfSeveralPrograms(t *testing.T) {
 		{Verb: "watch", Resource: "pods", Program: "controller-1"}, {Verb: "watch", Resource: "nodes", Program: "agent-node-1"},
 	}}
 	of := func(kind string) (faults []string) {
-		for _, plan := range (Options{Scenario: s}).plans(h) {
+		for _, plan := range (Options{Scenario: s}).plans(&Baseline{History: h}) {
 			if plan.Kind == kind {
 				faults = append(faults, plan.Faults[0].String())
 			}

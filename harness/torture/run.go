@@ -61,6 +61,7 @@ type run struct {
 	programs   []*program
 	machines   *machines      // nil if no program runs on them, and in setup
 	recording  history.Memory // of all proxies
+	learns     bool           // that this run is one of the baseline
 	active     atomic.Int64   // records, without those that only keep a Lease
 	stepStarts []time.Time
 
@@ -85,7 +86,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 	default:
 		r.namespace = fmt.Sprintf("torture-%d", r.number)
 	}
-	if b != nil {
+	if r.learns = b == nil; !r.learns {
 		r.watched, r.opened = b.watched, b.opened
 	}
 	var seen *observation
@@ -181,10 +182,37 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 	if seen.rest, err = r.awaitRest(ctx); err != nil {
 		return nil, err
 	}
+	if r.learns { // before they release it
+		if seen.lease, err = r.longestLease(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if failure := r.stopPrograms(); failure != nil {
 		return nil, failure
 	}
 	return seen, r.observe(ctx, seen)
+}
+
+// longestLease returns how long the Leases that the programs renew last, the longest; 0 if there are none.
+func (r *run) longestLease(ctx context.Context) (longest time.Duration, err error) {
+	looked := map[string]bool{}
+	for _, q := range r.recording.History().Requests {
+		if !classOf(q).renewsLease() || looked[q.Object()] {
+			continue
+		}
+		looked[q.Object()] = true
+		lease, err := r.controlPlane.clients.CoordinationV1().Leases(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
+			longest = max(longest, time.Duration(*seconds)*time.Second)
+		}
+	}
+	return longest, nil
 }
 
 // prepareNamespace creates the namespace of the run, unless all runs share one. clean removes what the run has created and other runs would meet.
@@ -312,6 +340,9 @@ func (r *run) prepareObjects(ctx context.Context) error {
 	}
 	for _, name := range r.scenario.Resources {
 		resource, err := r.controlPlane.clients.find(ctx, name)
+		if err == nil {
+			err = r.controlPlane.clients.checkScope(resource.GroupVersionResource, resource.namespaced, "", r.namespace)
+		}
 		if err != nil {
 			return err
 		}

@@ -228,8 +228,14 @@ func (ref Reference) isGone(err error) bool { return ref.Selector != "" && apier
 
 // resolve returns the resource of a reference, and the names of the objects that it stands for.
 func (r *run) resolve(ctx context.Context, ref Reference) (resource resource, names []string, err error) {
-	if resource, err = r.controlPlane.clients.find(ctx, ref.Resource); err != nil || ref.Selector == "" {
-		return resource, []string{ref.Name}, err
+	if resource, err = r.controlPlane.clients.find(ctx, ref.Resource); err != nil {
+		return resource, nil, err
+	}
+	if err := r.controlPlane.clients.checkScope(resource.GroupVersionResource, resource.namespaced, ref.Name, r.namespace); err != nil {
+		return resource, nil, err
+	}
+	if ref.Selector == "" {
+		return resource, []string{ref.Name}, nil
 	}
 	list, err := r.client(resource, ref).List(ctx, metav1.ListOptions{LabelSelector: ref.Selector})
 	if err != nil {

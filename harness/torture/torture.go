@@ -148,10 +148,10 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		}
 	}
 	report := &Report{Baseline: o.Baseline, Retried: map[string][]Outcome{}}
-	plans := o.plans(o.Baseline.History)
+	plans := o.plans(o.Baseline)
 	if len(plans) == 0 && o.Kinds != nil {
 		kinds := map[string]bool{}
-		for _, plan := range o.possible(o.Baseline.History) {
+		for _, plan := range o.possible(o.Baseline) {
 			kinds[plan.Kind] = true
 		}
 		return nil, fmt.Errorf("no kind of fault matches %q; the kinds are: %s", o.Kinds, strings.Join(slices.Sorted(maps.Keys(kinds)), "; "))
@@ -271,6 +271,9 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 			}
 		}
 	}
+	if b.lease+apiproxy.DefaultFreeze-usualLease >= maxHeldUp {
+		fmt.Fprintf(o.Progress, "torture: a Lease lasts %s, too long for plans in which it is lost; let the scenario start the controller with a shorter one\n", b.lease)
+	}
 	fmt.Fprintf(o.Progress, "torture: baseline: %d runs; writes in each: %s\n", b.Runs, b.writes())
 	return b, nil
 }
@@ -306,6 +309,7 @@ func (b *Baseline) add(s *Scenario, outcome Outcome, o *observation) (news bool,
 		return news, &UnfitError{Different, "in runs without faults, objects come and go a different number of times:\n" + strings.Join(lines, "\n") +
 			"\nIf that may be, put this into the scenario:\nmayDiffer:\n  writes:\n" + strings.Join(writes, "\n")}
 	}
+	b.lease = max(b.lease, o.lease)
 	b.requests, b.events = max(b.requests, o.rest.requests), max(b.events, o.rest.events)
 	maps.DeleteFunc(b.watched, func(w watching, _ bool) bool { return !o.watched[w] })
 	maps.DeleteFunc(b.opened, func(w watching, _ bool) bool { return !o.opened[w] })
@@ -482,6 +486,7 @@ func (s *subject) execute(ctx context.Context, b *Baseline, plan Plan) (outcome 
 		if err != nil {
 			return Outcome{Plan: plan, Verdict: NotRun, Message: err.Error(), History: &history.History{}}, nil, nil
 		}
+		p.clients.alone = true
 		s.lab.makeCrashable(p)
 		outcome, seen, err = s.run(ctx, p, plan, b)
 		return outcome, seen, errors.Join(err, p.restartErr(), p.cluster.Stop())
@@ -543,8 +548,8 @@ func (s *subject) repeat(ctx context.Context, o Options, plan Plan, verdict Verd
 	return outcomes, false, nil
 }
 
-// plans returns the plans to run. undisturbed is the recording of a run without faults.
-func (o Options) plans(undisturbed *history.History) []Plan {
+// plans returns the plans to run. undisturbed is what runs without faults came to.
+func (o Options) plans(undisturbed *Baseline) []Plan {
 	if len(o.Plans) > 0 {
 		return slices.Clone(o.Plans)
 	}
@@ -573,9 +578,10 @@ func (o Options) plans(undisturbed *history.History) []Plan {
 	return all
 }
 
-// possible returns a plan for each fault that is possible in a run like the recorded one.
-func (o Options) possible(undisturbed *history.History) []Plan {
-	return exhaustive(o.Scenario.byTarget(undisturbed), o.Scenario.reachesMachine, slices.Collect(maps.Keys(o.Scenario.Outside))...)
+// possible returns a plan for each fault that is possible in a run like the undisturbed ones.
+func (o Options) possible(undisturbed *Baseline) []Plan {
+	all := exhaustive(o.Scenario.byTarget(undisturbed.History), o.Scenario.reachesMachine, slices.Collect(maps.Keys(o.Scenario.Outside))...)
+	return outlast(all, undisturbed.lease)
 }
 
 // Runs is how many runs there are at a time: [Options.Parallel], or at most what the machine takes of this scenario's while its
