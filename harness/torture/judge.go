@@ -20,12 +20,13 @@ type Baseline struct {
 	// History is the recording of the first run. Plans aim at its requests and events.
 	History *history.History
 
-	end      []string // normalized, see oracle.Normalize
-	requests int      // the most in one quiet time
-	events   int      // the most writes of Events in one quiet time
-	watched  map[watching]bool
-	opened   map[watching]bool
-	lease    time.Duration // see observation.lease
+	end         []string            // of the first run; normalized, see oracle.Normalize
+	differences []oracle.Difference // of the ends of the others
+	requests    int                 // the most in one quiet time
+	events      int                 // the most writes of Events in one quiet time
+	watched     map[watching]bool
+	opened      map[watching]bool
+	lease       time.Duration // see observation.lease
 }
 
 // watching says that a program watches a resource.

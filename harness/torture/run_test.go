@@ -587,9 +587,10 @@ func baselineOf(t *testing.T, s *Scenario, runs ...*observation) (*Baseline, err
 	t.Helper()
 	b := &Baseline{}
 	for _, o := range runs {
-		if _, err := b.add(s, Outcome{}, o); err != nil {
-			return b, err
-		}
+		b.add(Outcome{}, o)
+	}
+	if unfit := b.unfit(s.MayDiffer.Writes); unfit != nil {
+		return b, unfit
 	}
 	return b, nil
 }
@@ -613,31 +614,79 @@ func TestBaseline(t *testing.T) {
 }
 
 // What differs between runs without faults is printed as the scenario wants it.
+// All that differs is printed at once, in the words in which the scenario allows it.
 func TestBaselineThatDiffers(t *testing.T) {
-	ends := func(x, y string) *observation {
-		return &observation{end: []string{`pods {"metadata":{"name":"a"},"x":` + x + `,"y":{"b.c":` + y + `}}`}}
+	object := func(resource, name, fields string) string {
+		return resource + ` {"metadata":{"name":"` + name + `"}` + fields + `}`
 	}
-	_, err := baselineOf(t, &Scenario{}, ends("1", "1"), ends("2", "3"))
-	require.EqualError(t, err, `two runs without faults end differently:
-  pod a: x is 2, should be 1; y["b.c"] is 3, should be 1
-If these fields may differ, put this into the scenario:
-mayDiffer:
+	run := func(added int, end ...string) *observation {
+		return &observation{end: end, effects: oracle.Effects{Changes: map[string]int{"added pods web-*": added, "added pods a": 1}}}
+	}
+	for name, c := range map[string]struct {
+		runs  []*observation
+		says  string
+		block string
+	}{
+		"fields": {[]*observation{run(1, object("pods", "a", `,"x":1,"y":{"b.c":1}`)), run(1, object("pods", "a", `,"x":2,"y":{"b.c":3}`))},
+			`runs without faults end differently:
+  pod a: x is 2, should be 1; y["b.c"] is 3, should be 1`, `
   fields:
   - "pods: x"
-  - "pods: y[\"b.c\"]"`)
-
-	changes := func(n int) *observation {
-		return &observation{effects: oracle.Effects{Changes: map[string]int{"added pods web-*": n, "added pods a": 1}}}
-	}
-	_, err = baselineOf(t, &Scenario{}, changes(1), changes(3))
-	require.EqualError(t, err, `in runs without faults, objects come and go a different number of times:
-  added pods web-*: 1 to 3 times
-If that may be, put this into the scenario:
-mayDiffer:
+  - "pods: y[\"b.c\"]"`},
+		"a field of one object": {[]*observation{run(1, object("pods", "a", `,"x":1`), object("pods", "b", `,"x":1`)), run(1, object("pods", "a", `,"x":2`), object("pods", "b", `,"x":1`))},
+			`runs without faults end differently:
+  pod a: x is 2, should be 1`, `
+  fields:
+  - "pods/a: x"`},
+		"a field of several": {[]*observation{run(1, object("pods", "a", `,"x":1`), object("pods", "b", `,"x":1`)), run(1, object("pods", "a", `,"x":2`), object("pods", "b", `,"x":1`)),
+			run(1, object("pods", "a", `,"x":1`), object("pods", "b", `,"x":2`))},
+			`runs without faults end differently:
+  pod a: x is 2, should be 1
+  pod b: x is 2, should be 1`, `
+  fields:
+  - "pods: x"`},
+		"writes": {[]*observation{run(1), run(3)},
+			`in runs without faults, objects come and go a different number of times:
+  added pods web-*: 1 to 3 times`, `
   writes:
-  - "added pods web-*"`)
-	_, err = baselineOf(t, &Scenario{MayDiffer: MayDiffer{Writes: []string{"added pods web-*"}}}, changes(1), changes(3))
+  - "added pods web-*"`},
+		"an object that is missing": {[]*observation{run(1, object("pods", "a", "")), run(1)},
+			`runs without faults end differently:
+  pod a is missing`, ""},
+		"all": {[]*observation{run(1, object("configmaps", "lock-7", ""), object("pods", "a", `,"x":1`)), run(3, object("configmaps", "lock-8", ""), object("pods", "a", `,"x":2`)),
+			run(3, object("configmaps", "lock-9", ""), object("pods", "a", `,"x":3`))},
+			`runs without faults end differently:
+  configmap lock-7 is missing
+  pod a: x is 2, should be 1
+  configmap lock-8 should not exist
+  configmap lock-9 should not exist
+in runs without faults, objects come and go a different number of times:
+  added pods web-*: 1 to 3 times`, `
+  fields:
+  - "pods: x"
+  names:
+  - "configmaps: lock-*"
+  writes:
+  - "added pods web-*"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := baselineOf(t, &Scenario{}, c.runs...)
+			want := c.says
+			if c.block != "" {
+				want += "\nIf that may be, put this into the scenario:\nmayDiffer:" + c.block
+				_, err := read(t, "resources: [pods]\nconverged: [{rule: 'true'}]\nmayDiffer:"+c.block)
+				require.NoError(t, err, "the scenario takes it")
+			}
+			require.EqualError(t, err, want)
+		})
+	}
+	_, err := baselineOf(t, &Scenario{MayDiffer: MayDiffer{Writes: []string{"added pods web-*"}}}, run(1), run(3))
 	require.NoError(t, err)
+	renamed := func(name string) *observation {
+		return &observation{end: []string{object("configmaps", name, "")}, effects: oracle.Effects{Changes: map[string]int{"added configmaps " + name: 1}}}
+	}
+	_, err = baselineOf(t, &Scenario{}, renamed("lock-7"), renamed("lock-8"))
+	require.NotContains(t, err.Error(), "come and go", "it has another name")
 }
 
 // With --parallel 1 there is one run at a time, those that kill the control plane included.

@@ -1,0 +1,134 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"example.com/controllers/harness/oracle"
+)
+
+// unfit says how the runs without faults differ in what must be the same, and what to put into the scenario if it need not be;
+// nil if they do not differ. mayDiffer are the writes that come a different number of times already.
+func (b *Baseline) unfit(mayDiffer []string) *UnfitError {
+	uneven := slices.DeleteFunc(b.Expected.Uneven(mayDiffer), b.isExplained)
+	var message strings.Builder
+	if len(b.differences) > 0 {
+		message.WriteString("runs without faults end differently:\n")
+		for _, d := range b.differences {
+			fmt.Fprintf(&message, "  %s\n", d)
+		}
+	}
+	if len(uneven) > 0 {
+		message.WriteString("in runs without faults, objects come and go a different number of times:\n")
+		for _, what := range uneven {
+			fmt.Fprintf(&message, "  %s: %s times\n", what, b.Expected.Changes[what])
+		}
+	}
+	if message.Len() == 0 {
+		return nil
+	}
+	allowed := ""
+	for _, list := range []struct {
+		key  string
+		what []string
+	}{{"fields", b.differingFields()}, {"names", b.differingNames()}, {"writes", uneven}} {
+		if len(list.what) > 0 {
+			allowed += fmt.Sprintf("  %s:\n", list.key)
+		}
+		for _, what := range list.what {
+			allowed += fmt.Sprintf("  - %q\n", what)
+		}
+	}
+	if allowed != "" {
+		message.WriteString("If that may be, put this into the scenario:\nmayDiffer:\n" + allowed)
+	}
+	return &UnfitError{Different, strings.TrimSuffix(message.String(), "\n")}
+}
+
+// isExplained reports whether a creation or deletion is of an object that is not there at the end of each run.
+func (b *Baseline) isExplained(what string) bool {
+	return slices.ContainsFunc(b.differences, func(d oracle.Difference) bool {
+		return d.Kind != oracle.Changed && strings.HasSuffix(what, " "+d.Resource+" "+d.Name)
+	})
+}
+
+// differingFields returns the fields that differ as [oracle.ParsePath] reads them: of one object, if it is not the only one of
+// its resource, or else of all.
+func (b *Baseline) differingFields() []string {
+	names := map[string]map[string]bool{} // of the objects in which a field differs
+	for _, d := range b.differences {
+		for _, f := range d.Fields {
+			path := d.Resource + ": " + f.Path
+			if names[path] == nil {
+				names[path] = map[string]bool{}
+			}
+			names[path][d.Name] = true
+		}
+	}
+	all := b.names()
+	var fields []string
+	for path, differs := range names {
+		resource, field, _ := strings.Cut(path, ":")
+		if len(differs) == 1 && len(all[resource]) > 1 {
+			path = resource + "/" + slices.Collect(maps.Keys(differs))[0] + ":" + field
+		}
+		fields = append(fields, path)
+	}
+	slices.Sort(fields)
+	return fields
+}
+
+// names returns the names of the objects at the end of the first run, by resource.
+func (b *Baseline) names() map[string]map[string]bool {
+	all := map[string]map[string]bool{}
+	for _, text := range b.end {
+		resource, data, _ := strings.Cut(text, " ")
+		var object struct{ Metadata struct{ Name string } }
+		if json.Unmarshal([]byte(data), &object) != nil {
+			continue // oracle.Normalize has written it
+		}
+		if all[resource] == nil {
+			all[resource] = map[string]bool{}
+		}
+		all[resource][object.Metadata.Name] = true
+	}
+	return all
+}
+
+// differingNames returns a pattern for the objects of each resource that have another name in each run, as
+// [oracle.ParseNamePattern] reads it. If objects are only missing, or only unexpected, it is not their names that differ.
+func (b *Baseline) differingNames() []string {
+	names := map[string][]string{}
+	kinds := map[string]map[oracle.DifferenceKind]bool{}
+	for _, d := range b.differences {
+		if d.Kind == oracle.Changed {
+			continue
+		}
+		if kinds[d.Resource] == nil {
+			kinds[d.Resource] = map[oracle.DifferenceKind]bool{}
+		}
+		kinds[d.Resource][d.Kind] = true
+		names[d.Resource] = append(names[d.Resource], d.Name)
+	}
+	var patterns []string
+	for _, resource := range slices.Sorted(maps.Keys(names)) {
+		if len(kinds[resource]) == 2 {
+			patterns = append(patterns, resource+": "+commonPrefix(names[resource])+"*")
+		}
+	}
+	return patterns
+}
+
+// commonPrefix returns the longest text with which all texts begin.
+func commonPrefix(texts []string) string {
+	prefix := texts[0]
+	for _, text := range texts {
+		for !strings.HasPrefix(text, prefix) {
+			prefix = prefix[:len(prefix)-1]
+		}
+	}
+	return prefix
+}
