@@ -92,6 +92,8 @@ func TestNormalizeRemovesWhatNeverIsEqual(t *testing.T) {
 				"status":{"observedGeneration":3,"conditions":[{"type":"Ready","observedGeneration":3}]}}`},
 		"how old a status is that is out of date": {`{"metadata":{"name":"a","generation":3},"status":{"observedGeneration":2}}`,
 			`{"metadata":{"name":"a","generation":3},"status":{"observedGeneration":1}}`},
+		"a UID in another object": {`{"metadata":{"name":"a","labels":{"of":"net-11111111-2222-3333-4444-555555555555"}},"data":{"claim":"pvc 11111111-2222-3333-4444-555555555555"}}`,
+			`{"metadata":{"name":"a","labels":{"of":"net-99999999-2222-3333-4444-555555555555"}},"data":{"claim":"pvc 99999999-2222-3333-4444-555555555555"}}`},
 		"the order of keys": {`{"metadata":{"name":"a"},"data":{"x":1,"y":2}}`, `{"data":{"y":2,"x":1},"metadata":{"name":"a"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/apiproxy"
@@ -754,5 +756,36 @@ func TestAStepForAnInstanceThatIsNotThere(t *testing.T) {
 	for _, action := range []Action{{Kill: "controller-3"}, {Stop: "controller-3"}, {Start: "controller-3"}} {
 		_, err := r.tryAction(t.Context(), action, nil)
 		require.EqualError(t, err, `there is no program "controller-3" in this run; there is controller-1`)
+	}
+}
+
+// A retry that comes in the quiet time, as late as Retry-After asked for, begins it again. Any other write shows that the
+// controller does not come to rest.
+func TestTheQuietTimeBeginsAgainForAWriteThatIsOwed(t *testing.T) {
+	for name, want := range map[string]int{"a": 0, "another": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const quiet = 2 * time.Second
+				failed := history.Request{Start: time.Now(), Verb: "patch", Resource: "pods", Name: "a", Status: http.StatusTooManyRequests}
+				r := recorded(&Scenario{Quiet: metav1.Duration{Duration: quiet}, Patience: metav1.Duration{Duration: time.Minute}}, injected(failed, refusal))
+				require.NoError(t, r.compile())
+				r.active.Store(1)
+				var err error
+				r.states, err = oracle.Watch(t.Context(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), r.scope(), nil)
+				require.NoError(t, err)
+				defer r.states.Stop()
+				var written time.Time
+				time.AfterFunc(time.Second, func() {
+					written = time.Now()
+					r.recording.Record(history.Record{Request: &history.Request{ID: 2, Start: written, Verb: "patch", Resource: "pods", Name: name, Status: http.StatusOK}})
+				})
+				rest, err := r.awaitRest(t.Context())
+				require.NoError(t, err)
+				require.Len(t, rest.writes, want)
+				if want == 0 {
+					require.GreaterOrEqual(t, time.Since(written), quiet)
+				}
+			})
+		})
 	}
 }
