@@ -228,7 +228,7 @@ func (o *once) do(key string, f func() error) error {
 	return nil
 }
 
-func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructured, namespace string) (result applied, err error) {
+func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructured, namespace string, subresources ...string) (result applied, err error) {
 	kind := object.GroupVersionKind()
 	object = object.DeepCopy() // other runs use it too
 	var failed error
@@ -248,7 +248,7 @@ func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructure
 			client = k.dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace())
 		}
 		var answer *unstructured.Unstructured
-		answer, failed = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		answer, failed = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}, subresources...)
 		if failed == nil {
 			result = applied{mapping.Resource.Resource, answer.GetResourceVersion()}
 		}

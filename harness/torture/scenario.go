@@ -221,6 +221,8 @@ type Action struct {
 	Patch *Patch `json:"patch,omitempty"`
 	// Apply creates an object or changes it, by server-side apply.
 	Apply map[string]any `json:"apply,omitempty"`
+	// Subresource is what Patch or Apply changes of the object, such as "status"; "" for the object itself.
+	Subresource string `json:"subresource,omitempty"`
 	// Delete deletes an object.
 	Delete *Reference `json:"delete,omitempty"`
 	// Request is sent to a program outside of the cluster.
@@ -358,6 +360,8 @@ func (a Action) check(s *Scenario) error {
 	switch {
 	case count != 1:
 		return errors.New("each entry of do must be one of patch, apply, delete, request, controller, stop, kill, start, machine, pause")
+	case a.Subresource != "" && a.Patch == nil && a.Apply == nil:
+		return errors.New("subresource is for patch and apply")
 	case a.Controller != "" && a.Controller != "stop" && a.Controller != "start":
 		return fmt.Errorf("controller is %q; it must be stop or start", a.Controller)
 	}

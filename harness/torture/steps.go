@@ -113,12 +113,12 @@ func (r *run) tryAction(ctx context.Context, action Action, asked deletions) ([]
 		}
 		return nil, r.outside[at].send(ctx, action.Request)
 	case action.Apply != nil:
-		a, err := r.controlPlane.clients.applyOne(ctx, &unstructured.Unstructured{Object: action.Apply}, r.namespace)
+		a, err := r.controlPlane.clients.applyOne(ctx, &unstructured.Unstructured{Object: action.Apply}, r.namespace, subresources(action.Subresource)...)
 		return []applied{a}, err
 	case action.Delete != nil:
 		return nil, r.deleteObjects(ctx, *action.Delete, asked)
 	}
-	return r.patchObjects(ctx, *action.Patch)
+	return r.patchObjects(ctx, *action.Patch, subresources(action.Subresource)...)
 }
 
 // deletions are the objects whose deletion an action has asked for, by name, as they were before. An attempt may be cut off
@@ -169,7 +169,15 @@ func (r *run) deleteObjects(ctx context.Context, ref Reference, asked deletions)
 	return nil
 }
 
-func (r *run) patchObjects(ctx context.Context, patch Patch) (all []applied, err error) {
+// subresources returns the last arguments of a request for a subresource, or for the object itself.
+func subresources(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}
+
+func (r *run) patchObjects(ctx context.Context, patch Patch, subresources ...string) (all []applied, err error) {
 	resource, names, err := r.resolve(ctx, patch.Reference)
 	if err != nil {
 		return nil, err
@@ -180,7 +188,7 @@ func (r *run) patchObjects(ctx context.Context, patch Patch) (all []applied, err
 	}
 	client := r.client(resource, patch.Reference)
 	for _, name := range names {
-		patched, err := client.Patch(ctx, name, types.MergePatchType, merge, metav1.PatchOptions{FieldManager: fieldManager})
+		patched, err := client.Patch(ctx, name, types.MergePatchType, merge, metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
 		if patch.isGone(err) {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -174,4 +175,27 @@ func TestAnObjectThatIsDeletedDuringAStep(t *testing.T) {
 			require.ErrorContains(t, err, name+" configmaps b: ")
 		})
 	}
+}
+
+// Somebody else may change the status of an object.
+func TestAStepChangesASubresource(t *testing.T) {
+	discovery := fake.NewClientset()
+	discovery.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods", Kind: "Pod", Namespaced: true}}}}
+	client := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
+	var changed []string
+	client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, kruntime.Object, error) {
+		changed = append(changed, action.GetSubresource())
+		return true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a"}}}, nil
+	})
+	r := recorded(&Scenario{})
+	r.controlPlane = &controlPlane{clients: &clients{dynamic: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.Discovery()))}}
+	patch := &Patch{Reference{Resource: "pods", Name: "a"}, map[string]any{"status": map[string]any{"phase": "Failed"}}}
+	object := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a"}}
+	for _, action := range []Action{{Patch: patch}, {Patch: patch, Subresource: "status"}, {Apply: object}, {Apply: object, Subresource: "status"}} {
+		_, err := r.tryAction(t.Context(), action, deletions{})
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"", "status", "", "status"}, changed)
+	require.NoError(t, Action{Patch: patch, Subresource: "status"}.check(r.scenario))
+	require.ErrorContains(t, Action{Delete: &patch.Reference, Subresource: "status"}.check(r.scenario), "subresource is for patch and apply")
 }
