@@ -37,7 +37,8 @@ type process struct {
 	kills    []time.Time   // when SIGKILL was sent
 	frozen   chan struct{} // closed when cmd runs again or has exited; nil if cmd is not stopped by freeze
 	freezes  []time.Time   // when freeze stopped it
-	log      bytes.Buffer  // output of all starts
+	log      bytes.Buffer  // output of all starts, or the end of it
+	left     int           // bytes of output that are not in log any more
 	logStart int           // where the output of the last start begins
 }
 
@@ -133,6 +134,7 @@ func (p *process) Write(text []byte) (int, error) {
 		before := p.log.Len()
 		tail := bytes.Clone(p.log.Bytes()[p.log.Len()-limit/2:])
 		p.log.Reset()
+		p.left += before - len(tail)
 		p.logStart = max(0, p.logStart-(before-len(tail)))
 		p.log.Write(tail)
 	}
@@ -222,6 +224,9 @@ func (p *process) stop(status int) *Failure {
 func (p *process) Log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.left > 0 {
+		return fmt.Sprintf("… the first %d bytes of the output are left out\n", p.left) + p.log.String()
+	}
 	return p.log.String()
 }
 

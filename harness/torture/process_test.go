@@ -364,6 +364,8 @@ func TestLog(t *testing.T) {
 	require.True(t, strings.HasSuffix(c.Log(), line+"the end"))
 	require.Less(t, len(c.Log()), 1<<20+2*len(line))
 	require.Greater(t, len(c.Log()), 1<<19)
+	first, rest, _ := strings.Cut(c.Log(), "\n")
+	require.Equal(t, fmt.Sprintf("… the first %d bytes of the output are left out", 40*len(line)+len("the end")-len(rest)), first)
 }
 
 func TestEnvironment(t *testing.T) {
