@@ -11,9 +11,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 )
 
 const someManifests = `
@@ -117,6 +123,30 @@ func TestCheckScope(t *testing.T) {
 				require.NoError(t, err)
 			}
 			require.NoError(t, (&clients{alone: true}).checkScope(of, false, c.object, "torture-7"))
+		})
+	}
+}
+
+// A scenario cannot name what runs would share, create it, or change it in a step.
+func TestSharedObjectsAreRefused(t *testing.T) {
+	discovery := fake.NewClientset()
+	discovery.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "nodes", Kind: "Node"}}}}
+	k := &clients{mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.Discovery()))}
+	k.dynamic = dynamicfake.NewSimpleDynamicClient(scheme.Scheme, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0"}})
+	for name, do := range map[string]func(*run) error{
+		"resources": func(r *run) error { return r.prepareObjects(t.Context()) },
+		"a manifest": func(r *run) error {
+			return r.controlPlane.applyManifests(t.Context(), "{apiVersion: v1, kind: Node, metadata: {name: node-1}}", r.namespace)
+		},
+		"a step": func(r *run) error {
+			_, err := r.tryAction(t.Context(), Action{Delete: &Reference{Resource: "nodes", Name: "node-0"}}, deletions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recorded(&Scenario{Resources: []string{"nodes"}})
+			r.controlPlane = &controlPlane{clients: k}
+			require.ErrorContains(t, do(r), `nodes are not in a namespace, so that runs would share them: write "scope: cluster" in the scenario`)
 		})
 	}
 }

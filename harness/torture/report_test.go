@@ -207,6 +207,7 @@ func TestWriteText(t *testing.T) {
 	r.Outcomes[2].Notes = r.Outcomes[0].Notes
 	r.Outcomes[3].Message += strings.Repeat(" and no again", 6)
 	r.retried(Outcome{Plan: r.Outcomes[3].Plan, Verdict: Passed})
+	r.retried(Outcome{Plan: r.Outcomes[2].Plan, Verdict: Lost})
 	r.Outcomes = append(r.Outcomes,
 		Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}, Verdict: NotRun, Message: "no space"},
 		Outcome{Plan: Plan{Kind: "watch cut"}, History: &history.History{}, Verdict: NoRest, Cause: "writes", Message: "2 writes in 2s in which nothing happens"},
@@ -222,7 +223,7 @@ NOT MET: the request or event at which the fault is aimed did not come, or the f
 done to it, so these plans say nothing about the controller.
 
 1. change lost: Pod a-1 still runs, 20s after the start
-   2 plans: request lost, seed 4
+   2 plans: request lost, seed 4; the first of them failed like this in 2 of 2 runs
    replay: workshop torture --fault verb=delete,resource=pods,nth=1,lost=request -- shop
      TIME     VERB     RESOURCE                  OBJECT   STATUS   FAULT
      0.000s   list     configmaps                         200

@@ -229,10 +229,6 @@ func TestTortureWrongInput(t *testing.T) {
 	r.write("impatient.yaml", impatient)
 	r.write("never.yaml", strings.Replace(impatient, "says: [web]", "says: [never]", 1))
 	r.write("cluster.yaml", watchPods+"scope: cluster\n")
-	r.write("volumes.yaml", strings.Replace(watchPods, "resources: [", "resources: [persistentvolumes, ", 1))
-	r.write("class.yaml", watchPods+"manifests: [class/class.yaml]\n")
-	r.write("class/class.yaml", "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: shared}\nvalue: 7\n")
-	r.write("node.yaml", watchPods+"setup:\n- do:\n  - patch: {resource: nodes, name: node-0, merge: {spec: {unschedulable: true}}}\n")
 	r.write("other/outcomes.jsonl", `{"scenario":"7","program":"7","arguments":"7"}`+"\n")
 	for name, c := range map[string]struct {
 		args []string
@@ -251,9 +247,6 @@ func TestTortureWrongInput(t *testing.T) {
 		"seeds and most":           {[]string{"torture", "--scenario", "watch.yaml", "--seeds", "9", "--most", "3", "--", "true"}, "give --seeds or --most, not both"},
 		"times without faults":     {[]string{"torture", "--scenario", "watch.yaml", "--seeds", "9", "--times", "3", "--", "true"}, "--times needs --fault"},
 		"a seed without seeds":     {[]string{"torture", "--scenario", "watch.yaml", "--seed", "9", "--", "true"}, "--seed needs --seeds"},
-		"a shared resource":        {[]string{"torture", "--scenario", "volumes.yaml", "--", "true"}, `persistentvolumes are not in a namespace, so that runs would share them: write "scope: cluster"`},
-		"a shared object":          {[]string{"torture", "--scenario", "class.yaml", "--", "true"}, "apply PriorityClass shared: priorityclasses.scheduling.k8s.io are not in a namespace"},
-		"a step at a shared one":   {[]string{"torture", "--scenario", "node.yaml", "--", "true"}, "nodes are not in a namespace"},
 		"nodes of a whole cluster": {[]string{"torture", "--scenario", "cluster.yaml", "--nodes", "9", "--", "true"}, `leave it out, and set "nodes" in cluster.yaml`},
 		"a malformed pattern":      {[]string{"torture", "--scenario", "watch.yaml", "--kinds", "(", "--", "true"}, "--kinds: error parsing regexp: missing closing )"},
 		"no such kind of fault":    {r.kubectlWatch("--kinds", "nonsense"), `no kind of fault matches "nonsense"; the kinds are: answered 429; answered 500; `},
