@@ -456,6 +456,31 @@ func TestEndsHoweverItIsEnded(t *testing.T) {
 	})
 }
 
+// While the control plane is compiled for the first time, the lesson's introduction can be read. Ctrl-C ends the compiler, too.
+func TestIntroductionWhileCompiling(t *testing.T) {
+	realGo, err := exec.LookPath("go")
+	require.NoError(t, err)
+	r := newRepository(t, "$ echo played", "played")
+	r.write("01-mini/README.md", "# A small lesson\n\nRead this meanwhile.\n\n```console\n$ echo played\nplayed\n```\n")
+	compiles := filepath.Join(r.dir, "compiles")
+	r.write("bin/go", "#!/bin/sh\nif [ \"$1\" = env ]; then exec "+realGo+" \"$@\"; fi\necho $$ >"+compiles+".partial\nmv "+compiles+".partial "+compiles+"\nexec sleep 1000\n")
+	require.NoError(t, os.Chmod(filepath.Join(r.dir, "bin/go"), 0o700))
+	r.write("harness/machine/machine.go", "package machine\n") // one of the control plane's sources
+
+	cmd := r.with(cluster.ProgramVariable+"=", "WORKSHOP_CACHE="+t.TempDir(),
+		"PATH="+filepath.Join(r.dir, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH")).startLessonUntil("Read this meanwhile.")
+	require.Eventually(t, func() bool { return exists(compiles) }, time.Minute, 20*time.Millisecond, "nothing is compiled: %s", cmd.Stderr)
+	compiler, err := os.ReadFile(compiles)
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(compiler)))
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s", cmd.Stderr)
+	requireGone(t, pid)
+	r.requireNothingLeft()
+}
+
 func TestUp(t *testing.T) {
 	r := newRepository(t, "$ kubectl get configmap mine --namespace default --output name", "configmap/mine")
 	out, status := r.workshop("", "up", "--nodes=2")
