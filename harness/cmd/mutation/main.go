@@ -76,6 +76,15 @@ func report(out io.Writer, explained string, mutants []mutant, explanations []ex
 	unexplained, stale := match(mutants, explanations)
 	fmt.Fprintf(out, "\n%d mutants: %d caught, and %d that made the tests hang; %d survived, %d of them explained in %s. %d more did not compile.\n",
 		len(mutants)-count[notViable], count[killed], count[timedOut], count[lived], count[lived]-len(unexplained), explained, count[notViable])
+	catchable := len(mutants) - count[notViable]
+	for _, e := range explanations {
+		if e.equivalent && !slices.Contains(stale, e) {
+			catchable--
+		}
+	}
+	if catchable > 0 {
+		fmt.Fprintf(out, "That is %d %% of those that are not equivalent to the code.\n", 100*(count[killed]+count[timedOut])/catchable)
+	}
 	if len(unexplained) > 0 {
 		fmt.Fprintf(out, "\nSurvived; write a test that fails, or explain in %s why none is needed:\n", explained)
 	}

@@ -52,11 +52,11 @@ func TestAt(t *testing.T) {
 }
 
 func TestParseExplanations(t *testing.T) {
-	got, err := parseExplanations("# comment\n\na.go | f | INVERT_LOGICAL | if a [||] b { | because\nb.go | - | ARITHMETIC_BASE | x = 1 [<<] y | 2 | it is a flag\n")
+	got, err := parseExplanations("# comment\n\na.go | f | INVERT_LOGICAL | if a [||] b { | equivalent: c is d\nb.go | - | ARITHMETIC_BASE | x = 1 [<<] y | 2 | it is a flag\n")
 	require.NoError(t, err)
 	require.Equal(t, []explanation{
-		{key{"a.go", "f", "INVERT_LOGICAL", "if a [||] b {"}, 3},
-		{key{"b.go", "-", "ARITHMETIC_BASE", "x = 1 [<<] y | 2"}, 4},
+		{key{"a.go", "f", "INVERT_LOGICAL", "if a [||] b {"}, 3, true},
+		{key{"b.go", "-", "ARITHMETIC_BASE", "x = 1 [<<] y | 2"}, 4, false},
 	}, got)
 
 	for _, line := range []string{"a.go | f | INVERT_LOGICAL | if a [||] b {", "a.go | f | INVERT_LOGICAL | if a [||] b { | ", "a.go:8 because"} {
@@ -111,6 +111,18 @@ func TestMatch(t *testing.T) {
 			require.Equal(t, len(unexplained)+len(stale) > 0, err != nil, "%v", err)
 		})
 	}
+}
+
+// Of four mutants that compile, two are caught, and no test can catch a third.
+func TestScore(t *testing.T) {
+	at := func(line string) key { return key{"a.go", "f", "M", line} }
+	mutants := []mutant{{at("1"), 1, killed}, {at("2"), 2, timedOut}, {at("3"), 3, lived}, {at("4"), 4, lived}, {at("5"), 5, notViable}}
+	explanations, err := parseExplanations("a.go | f | M | 3 | equivalent: both are 0\na.go | f | M | 4 | nobody reads it\na.go | f | M | 6 | equivalent, once")
+	require.NoError(t, err)
+	var out strings.Builder
+	require.Error(t, report(&out, "survivors.txt", mutants, explanations))
+	require.Contains(t, out.String(), "That is 66 % of those that are not equivalent to the code.")
+	require.NoError(t, report(&out, "survivors.txt", nil, nil))
 }
 
 // The program stands in for Gremlins. It runs the go command as that does, with the coverage first, and then the tests of

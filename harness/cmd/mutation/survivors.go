@@ -44,6 +44,9 @@ const everything = "*"
 type explanation struct {
 	mutant key
 	number int // of its line in the file of explanations
+	// equivalent reports whether the explanation begins with that word: the mutant behaves as the code does, so no test can
+	// catch it.
+	equivalent bool
 }
 
 // parseExplanations reads lines of the form "file | function | mutator | line | why" or "file | * | * | * | why". Empty lines, and those that start
@@ -62,7 +65,8 @@ func parseExplanations(text string) ([]explanation, error) {
 		if last < 4 || strings.TrimSpace(fields[last]) == "" {
 			return nil, fmt.Errorf("line %d is not of the form FILE | FUNCTION | MUTATOR | LINE | WHY: %s", number, line)
 		}
-		explanations = append(explanations, explanation{key{fields[0], fields[1], fields[2], strings.Join(fields[3:last], separator)}, number})
+		explanations = append(explanations, explanation{key{fields[0], fields[1], fields[2], strings.Join(fields[3:last], separator)}, number,
+			strings.HasPrefix(strings.TrimSpace(fields[last]), "equivalent")})
 	}
 	return explanations, nil
 }
