@@ -82,8 +82,10 @@ type Effect struct {
 	FreezeFor time.Duration
 
 	// Reboot and PowerCut call Options.FailMachine, which reboots a machine or cuts its power: Before the request is sent
-	// on, or After the API server has answered it. If the controller runs on that machine, it gets no answer.
+	// on, or After the API server has answered it. If the controller runs on that machine, it gets no answer. The machine
+	// boots after OffFor; 0 leaves that to FailMachine.
 	Reboot, PowerCut string
+	OffFor           time.Duration
 
 	// For is how long the fault lasts, from the first request that it applies to; 0 means without end.
 	For time.Duration

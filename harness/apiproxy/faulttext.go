@@ -130,6 +130,8 @@ func (f Fault) check() error {
 		return errors.New("with hang there is no answer; remove refuse")
 	case f.FreezeFor != 0 && f.Freeze == "":
 		return errors.New("freeze-for is how long the controller is frozen; add freeze=before or freeze=after")
+	case f.OffFor != 0 && f.Reboot == "" && f.PowerCut == "":
+		return errors.New("off-for is how long the machine is off; add reboot or power-cut, with before or after")
 	case f.RetryAfter != 0 && f.Refuse != http.StatusTooManyRequests && f.Refuse < 500:
 		return errors.New("retry-after is for refusals with 429 or 5xx")
 	}

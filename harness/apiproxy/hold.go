@@ -54,7 +54,7 @@ func (x *exchange) failMachine(when string) error {
 	if x.injection.Reboot == when {
 		kind = history.MachineRebooted
 	}
-	own, done := x.proxy.failMachine(x.ctx, kind, x.record)
+	own, done := x.proxy.failMachine(x.ctx, kind, x.injection.OffFor, x.record)
 	if !done {
 		x.skipKind(kind, "it was for no machine, or for one that was off or rebooting")
 	}

@@ -289,6 +289,7 @@ func TestAMachineFails(t *testing.T) {
 		"its own, after":     {apiproxy.Effect{PowerCut: apiproxy.After}, true, history.PowerCut, 1, true},
 		"another, before":    {apiproxy.Effect{PowerCut: apiproxy.Before}, false, history.PowerCut, 0, true},
 		"another, after":     {apiproxy.Effect{Reboot: apiproxy.After}, false, history.MachineRebooted, 1, true},
+		"for a minute":       {apiproxy.Effect{PowerCut: apiproxy.Before, OffFor: time.Minute}, true, history.PowerCut, 0, false},
 		"another, and a 500": {apiproxy.Effect{Reboot: apiproxy.Before, Refuse: 500}, false, history.MachineRebooted, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,8 +298,9 @@ func TestAMachineFails(t *testing.T) {
 			calls := 0
 			proxy := w.second(apiproxy.Options{
 				Faults: []apiproxy.Fault{{Match: apiproxy.Match{From: 1, To: 1}, Effect: c.effect}},
-				FailMachine: func(_ context.Context, kind history.InjectionKind, request history.Request) (own, done bool) {
+				FailMachine: func(_ context.Context, kind history.InjectionKind, offFor time.Duration, request history.Request) (own, done bool) {
 					calls++
+					require.Equal(t, c.effect.OffFor, offFor)
 					require.Equal(t, c.kind, kind)
 					require.Equal(t, "node-0", request.Name)
 					require.Equal(t, c.did, did.Load())
@@ -313,6 +315,7 @@ func TestAMachineFails(t *testing.T) {
 			require.Equal(t, 1, calls)
 			require.Equal(t, c.reaches, did.Load() == 1)
 			require.Equal(t, c.kind, w.only().Injected[0].Kind)
+			require.Equal(t, c.effect.OffFor, w.only().Injected[0].Duration)
 		})
 	}
 }
@@ -334,9 +337,11 @@ func TestThereIsNothingToDoItTo(t *testing.T) {
 			fault, err := apiproxy.ParseFault(text)
 			require.NoError(t, err)
 			proxy := w.second(apiproxy.Options{Faults: []apiproxy.Fault{fault},
-				Stop:        func() bool { return false },
-				Freeze:      func(context.Context, time.Duration) bool { return false },
-				FailMachine: func(context.Context, history.InjectionKind, history.Request) (own, done bool) { return false, false },
+				Stop:   func() bool { return false },
+				Freeze: func(context.Context, time.Duration) bool { return false },
+				FailMachine: func(context.Context, history.InjectionKind, time.Duration, history.Request) (own, done bool) {
+					return false, false
+				},
 			})
 			response, err := client(t, proxy.Config()).Get(proxy.URL() + "/version")
 			require.NoError(t, err)

@@ -60,14 +60,17 @@ var keys = []key{
 		option{After, history.Injection{Kind: history.ControlPlaneKilled, After: true}}),
 	choice("stop", func(e *Effect) *string { return &e.Stop },
 		option{Before, history.Injection{Kind: history.ControllerStopped}}),
-	freezeKey,
-	duration("freeze-for", func(e *Effect) *time.Duration { return &e.FreezeFor }, nil, ""),
+	choice("freeze", func(e *Effect) *string { return &e.Freeze },
+		option{Before, history.Injection{Kind: history.ControllerFrozen}},
+		option{After, history.Injection{Kind: history.ControllerFrozen, After: true}}).lasts(freezeFor, DefaultFreeze),
+	duration("freeze-for", freezeFor, nil, ""),
 	choice("reboot", func(e *Effect) *string { return &e.Reboot },
 		option{Before, history.Injection{Kind: history.MachineRebooted}},
-		option{After, history.Injection{Kind: history.MachineRebooted, After: true}}),
+		option{After, history.Injection{Kind: history.MachineRebooted, After: true}}).lasts(offFor, 0),
 	choice("power-cut", func(e *Effect) *string { return &e.PowerCut },
 		option{Before, history.Injection{Kind: history.PowerCut}},
-		option{After, history.Injection{Kind: history.PowerCut, After: true}}),
+		option{After, history.Injection{Kind: history.PowerCut, After: true}}).lasts(offFor, 0),
+	duration("off-for", offFor, nil, ""),
 	watchKey,
 	eventKey,
 }
@@ -86,6 +89,28 @@ func word(name string, field func(*Fault) *string, check func(Fault) error) key 
 		check: check,
 	}
 }
+
+// lasts makes a choice last as long as another key says, or else as long as usual.
+func (k key) lasts(long func(*Effect) *time.Duration, usual time.Duration) key {
+	combine, record := k.combine, k.record
+	k.combine = func(into *injection, f Fault) {
+		if k.text(Fault{Effect: into.Effect}) == "" && k.text(f) != "" {
+			*long(&into.Effect) = cmp.Or(*long(&f.Effect), usual)
+		}
+		combine(into, f)
+	}
+	k.record = func(i injection) []history.Injection {
+		all := record(i)
+		for at := range all {
+			all[at].Duration = *long(&i.Effect)
+		}
+		return all
+	}
+	return k
+}
+
+func freezeFor(e *Effect) *time.Duration { return &e.FreezeFor }
+func offFor(e *Effect) *time.Duration    { return &e.OffFor }
 
 func sum(a, b time.Duration) time.Duration     { return a + b }
 func longest(a, b time.Duration) time.Duration { return max(a, b) }
@@ -223,27 +248,6 @@ var (
 			return []history.Injection{{Kind: history.Refused, Status: i.Refuse}}
 		},
 	}
-
-	// freezeKey combines and records by hand, because the duration belongs to the choice.
-	freezeKey = func() key {
-		k := choice("freeze", func(e *Effect) *string { return &e.Freeze },
-			option{Before, history.Injection{Kind: history.ControllerFrozen}},
-			option{After, history.Injection{Kind: history.ControllerFrozen, After: true}})
-		k.combine = func(into *injection, f Fault) {
-			if into.Freeze == "" && f.Freeze != "" {
-				into.Freeze, into.FreezeFor = f.Freeze, cmp.Or(f.FreezeFor, DefaultFreeze)
-			}
-		}
-		record := k.record
-		k.record = func(i injection) []history.Injection {
-			all := record(i)
-			for at := range all {
-				all[at].Duration = i.FreezeFor
-			}
-			return all
-		}
-		return k
-	}()
 
 	// watchKey combines by hand: a watch may go without bookmarks and have something else happen to it.
 	watchKey = func() key {

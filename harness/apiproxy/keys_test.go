@@ -11,7 +11,7 @@ import (
 // A new key must be explained in FaultUsage, and what it does must have words in package history.
 func TestEveryKeyIsExplained(t *testing.T) {
 	onlyForPrograms := map[string]bool{"kill=before": true, "kill=after": true, "crash=before": true, "crash=after": true,
-		"stop=before": true, "freeze=before": true, "freeze=after": true, "freeze-for": true,
+		"stop=before": true, "freeze=before": true, "freeze=after": true, "freeze-for": true, "off-for": true,
 		"reboot=before": true, "reboot=after": true, "power-cut=before": true, "power-cut=after": true, "watch=held": true}
 	examples := map[string][]string{"refuse": {"500"}, "delay": {time.Second.String()}, "late": {"1s"}, "down": {"1s"},
 		"lost": {LostRequest, LostReply, LostLate}, "kill": {Before, After}, "crash": {Before, After}, "stop": {Before}, "freeze": {Before, After},

@@ -66,9 +66,9 @@ type Options struct {
 	// time, or when ctx ends or the process is to end, and returns then.
 	Freeze func(ctx context.Context, long time.Duration) (done bool)
 	// FailMachine is called by faults with [Effect.Reboot] (kind MachineRebooted) and [Effect.PowerCut] (PowerCut), with
-	// the request that they are for. It returns when the machine is off, or when ctx ends; own reports whether the
-	// controller ran on it.
-	FailMachine func(ctx context.Context, kind history.InjectionKind, request history.Request) (own, done bool)
+	// [Effect.OffFor] and the request that they are for. It returns when the machine is off, or when ctx ends; own reports
+	// whether the controller ran on it.
+	FailMachine func(ctx context.Context, kind history.InjectionKind, offFor time.Duration, request history.Request) (own, done bool)
 	// Hold is called when a fault begins to keep the client waiting: for the answer to a request (kinds Delayed,
 	// AnsweredLate, NoAnswer and ControllerFrozen), for events (EventsLate), or because it cannot connect
 	// (Disconnected). The proxy calls the function that it returns when that is over. Hold may be nil. The proxy may
@@ -107,7 +107,7 @@ type Proxy struct {
 	kill, crash func()
 	stop        func() (done bool)
 	freeze      func(context.Context, time.Duration) (done bool)
-	failMachine func(context.Context, history.InjectionKind, history.Request) (own, done bool)
+	failMachine func(context.Context, history.InjectionKind, time.Duration, history.Request) (own, done bool)
 	hold        func(history.InjectionKind) (over func())
 
 	url        string // base URL for clients

@@ -203,6 +203,8 @@ func TestWhatWasDoneToARequest(t *testing.T) {
 		"a freeze afterwards":    {[]history.Injection{{Kind: history.ControllerFrozen, Duration: time.Second, After: true}}, "controller frozen for 1s after it", true, false, false},
 		"a reboot":               {[]history.Injection{{Kind: history.MachineRebooted}}, "machine rebooted before it", true, false, false},
 		"a power cut afterwards": {[]history.Injection{{Kind: history.PowerCut, After: true}}, "power cut after it", true, false, false},
+		"a long power cut":       {[]history.Injection{{Kind: history.PowerCut, Duration: time.Minute}}, "power cut for 1m0s before it", true, false, false},
+		"a long reboot":          {[]history.Injection{{Kind: history.MachineRebooted, Duration: time.Minute, After: true}}, "machine rebooted for 1m0s after it", true, false, false},
 		"a refusal":              {[]history.Injection{refusal}, "refused with 503", true, false, false},
 		"a delay and a refusal":  {[]history.Injection{delay, refusal}, "delayed by 1s, refused with 503", true, false, false},
 		"a stop":                 {[]history.Injection{stop}, "controller told to stop before it", true, false, true},

@@ -14,7 +14,8 @@ import (
 type Injection struct {
 	Kind InjectionKind `json:"kind"`
 
-	// Duration belongs to Delayed, ControllerFrozen, Disconnected, NoAnswer, AnsweredLate and EventsLate; it is 0 for
+	// Duration belongs to Delayed, ControllerFrozen, Disconnected, NoAnswer, AnsweredLate and EventsLate; for
+	// MachineRebooted and PowerCut it is how long the machine was to be off, and 0 if the fault did not say. It is 0 for
 	// all other kinds. In JSON it is "ms", in milliseconds.
 	Duration time.Duration `json:"-"`
 	// Status is the HTTP status of Refused, and 0 for all other kinds.
@@ -69,8 +70,8 @@ var injectionTexts = []struct {
 	{ControllerFrozen, func(i Injection) string {
 		return fmt.Sprintf("controller frozen for %s %s", i.Duration, i.beforeOrAfter())
 	}},
-	{MachineRebooted, func(i Injection) string { return "machine rebooted " + i.beforeOrAfter() }},
-	{PowerCut, func(i Injection) string { return "power cut " + i.beforeOrAfter() }},
+	{MachineRebooted, func(i Injection) string { return "machine rebooted " + i.offFor() + i.beforeOrAfter() }},
+	{PowerCut, func(i Injection) string { return "power cut " + i.offFor() + i.beforeOrAfter() }},
 	{Disconnected, func(i Injection) string { return fmt.Sprintf("nobody can connect for %s", i.Duration) }},
 	{DoneLate, func(Injection) string { return "done when the client had gone" }},
 	{NoAnswer, func(i Injection) string { return fmt.Sprintf("no answer for %s", i.Duration) }},
@@ -104,6 +105,13 @@ func (i Injection) beforeOrAfter() string {
 		return "after it"
 	}
 	return "before it"
+}
+
+func (i Injection) offFor() string {
+	if i.Duration == 0 {
+		return ""
+	}
+	return fmt.Sprintf("for %s ", i.Duration)
 }
 
 // String says in a few words what was done, such as "refused with 500".

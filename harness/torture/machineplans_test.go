@@ -1,7 +1,9 @@
 package torture
 
 import (
+	"cmp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -69,15 +71,27 @@ func TestPlansForMachines(t *testing.T) {
 		{ID: 5, Program: "controller", Verb: "create", Resource: "nodes", Status: 201},
 		{ID: 6, Program: "controller", Verb: "create", Resource: "events", Status: 201},
 		{ID: 7, Program: "agent-node-0", Verb: "create", Group: "cloud", Resource: "disks", Status: 201},
+		{ID: 8, Program: "agent-node-0", Verb: "patch", Resource: "nodes", Name: "node-0", Status: 200},
+		{ID: 9, Program: "agent-node-0", Verb: "patch", Resource: "nodes", Name: "node-0", Status: 200},
 	}}
-	var got []string
+	var got, long []string
 	for _, plan := range exhaustive(h, s.reachesMachine, "cloud") {
 		if plan.Kind == "power cut after" {
 			got = append(got, plan.String())
 		}
+		if plan.Kind == "long power cut before" {
+			long = append(long, plan.String())
+		}
 	}
+	require.ElementsMatch(t, []string{ // the middle one of each class
+		"--fault verb=patch,resource=nodes,program=agent-node-0,nth=2,power-cut=before,off-for=1m0s",
+		"--fault verb=create,resource=events,program=agent-node-0,nth=1,power-cut=before,off-for=1m0s",
+		"--fault verb=update,resource=nodes,subresource=status,program=controller,nth=1,power-cut=before,off-for=1m0s",
+	}, long)
 	require.ElementsMatch(t, []string{
 		"--fault verb=patch,resource=nodes,program=agent-node-0,nth=1,power-cut=after",
+		"--fault verb=patch,resource=nodes,program=agent-node-0,nth=2,power-cut=after",
+		"--fault verb=patch,resource=nodes,program=agent-node-0,nth=3,power-cut=after",
 		"--fault verb=create,resource=events,program=agent-node-0,nth=1,power-cut=after",
 		"--fault verb=update,resource=nodes,subresource=status,program=controller,nth=1,power-cut=after",
 	}, got)
@@ -113,13 +127,15 @@ func TestFailMachine(t *testing.T) {
 		annotations map[string]string
 		on          bool
 		own, done   bool
+		offFor      time.Duration
 	}{
-		"the machine of a Node":           {&program{}, patch, nil, true, false, true},
-		"the program's own":               {&program{instance: instance{node: "node-0"}}, history.Request{Resource: "pods"}, nil, true, true, true},
-		"no machine":                      {&program{}, history.Request{Resource: "pods"}, nil, true, false, false},
-		"one that is off":                 {&program{instance: instance{node: "node-0"}}, patch, nil, false, true, false},
-		"one that is rebooting":           {&program{}, patch, rebooting, true, false, false},
-		"one that has been removed since": {&program{}, history.Request{Resource: "nodes", Name: "node-1"}, nil, true, false, false},
+		"the machine of a Node":           {&program{}, patch, nil, true, false, true, 0},
+		"for a minute":                    {&program{}, patch, nil, true, false, true, time.Minute},
+		"the program's own":               {&program{instance: instance{node: "node-0"}}, history.Request{Resource: "pods"}, nil, true, true, true, 0},
+		"no machine":                      {&program{}, history.Request{Resource: "pods"}, nil, true, false, false, 0},
+		"one that is off":                 {&program{instance: instance{node: "node-0"}}, patch, nil, false, true, false, 0},
+		"one that is rebooting":           {&program{}, patch, rebooting, true, false, false, 0},
+		"one that has been removed since": {&program{}, history.Request{Resource: "nodes", Name: "node-1"}, nil, true, false, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recorded(&Scenario{})
@@ -134,10 +150,17 @@ func TestFailMachine(t *testing.T) {
 				return false, nil, nil
 			})
 			r.controlPlane = &controlPlane{clients: &clients{Interface: client}}
-			own, done := r.failMachine(c.program)(t.Context(), history.PowerCut, c.request)
+			own, done := r.failMachine(c.program)(t.Context(), history.PowerCut, c.offFor, c.request)
 			require.Equal(t, c.own, own)
 			require.Equal(t, c.done, done)
 			require.Empty(t, r.died)
+			if done {
+				node, err := client.CoreV1().Nodes().Get(t.Context(), "node-0", metav1.GetOptions{})
+				require.NoError(t, err)
+				reboot, err := machine.RebootOf(node)
+				require.NoError(t, err)
+				require.Equal(t, cmp.Or(c.offFor, faultBootTime), reboot.BootTime.Duration)
+			}
 		})
 	}
 }

@@ -380,13 +380,13 @@ func (r *run) changeMachine(ctx context.Context, a MachineAction) ([]applied, er
 	return []applied{{"nodes", node.ResourceVersion}}, nil
 }
 
-// faultBootTime is how long a machine is off that a fault reboots.
+// faultBootTime is how long a machine is off that a fault reboots, unless the fault says so.
 const faultBootTime = 2 * time.Second
 
 // failMachine returns what the proxy of a program calls to make a machine fail: the one that the program runs on, or else
 // the one whose Node the request is for. See [apiproxy.Options]. It does nothing to a machine that is off or rebooting.
-func (r *run) failMachine(p *program) func(context.Context, history.InjectionKind, history.Request) (own, done bool) {
-	return func(_ context.Context, kind history.InjectionKind, q history.Request) (own, done bool) {
+func (r *run) failMachine(p *program) func(context.Context, history.InjectionKind, time.Duration, history.Request) (own, done bool) {
+	return func(_ context.Context, kind history.InjectionKind, offFor time.Duration, q history.Request) (own, done bool) {
 		name := p.node
 		if name == "" && q.Group == "" && q.Resource == "nodes" {
 			name = q.Name
@@ -395,7 +395,7 @@ func (r *run) failMachine(p *program) func(context.Context, history.InjectionKin
 			return false, false
 		}
 		own = name == p.node
-		options := machine.RebootOptions{Behavior: machine.PowerCut, BootTime: faultBootTime, Spontaneous: true}
+		options := machine.RebootOptions{Behavior: machine.PowerCut, BootTime: cmp.Or(offFor, faultBootTime), Spontaneous: true}
 		if kind == history.MachineRebooted {
 			options.Behavior = machine.Normal
 		}

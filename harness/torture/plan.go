@@ -139,6 +139,12 @@ var (
 	longOutage = kind{"long outage", apiproxy.Effect{Down: 45 * time.Second}}
 	// leaseLost is for the renewals of Leases. It outlasts a LeaseDuration of 15 seconds.
 	leaseLost = kind{"lease lost", apiproxy.Effect{Refuse: 500, For: 20 * time.Second}}
+	// longPowerCuts are for one write of each class that reaches a machine. They last longer than the 50 seconds after
+	// which the node lifecycle controller takes a Node without heartbeats for unreachable.
+	longPowerCuts = []kind{
+		{"long power cut before", apiproxy.Effect{PowerCut: apiproxy.Before, OffFor: time.Minute}},
+		{"long power cut after", apiproxy.Effect{PowerCut: apiproxy.After, OffFor: time.Minute}},
+	}
 	// oneCacheBehind is for all watches of one resource, if the controller watches another one too.
 	oneCacheBehind = kind{"one cache behind", apiproxy.Effect{Late: 5 * time.Second}}
 )
@@ -150,8 +156,8 @@ const leaseGroup = "coordination.k8s.io"
 var aWhileOutside = kind{"answered 403 for a while", apiproxy.Effect{Refuse: 403, For: 6 * time.Second}}
 
 // long returns the plans that take so long that there are only a few of each kind. counts has how many requests of each
-// class there are, and order has the classes by their first request.
-func long(counts map[class]int, order []class, outside []string) (plans []Plan) {
+// class there are, and order has the classes by their first request. reachesMachine is as in exhaustive.
+func long(counts map[class]int, order []class, reachesMachine func(class) bool, outside []string) (plans []Plan) {
 	for _, c := range order {
 		middle := (counts[c] + 1) / 2 // at the first requests, there is little that can go wrong
 		plans = append(plans, c.aim(noAnswer, middle))
@@ -166,6 +172,11 @@ func long(counts map[class]int, order []class, outside []string) (plans []Plan) 
 		}
 		if c.renewsLease() {
 			plans = append(plans, c.aimAtAll(leaseLost))
+		}
+		if reachesMachine(c) && !slices.Contains(outside, c.group) {
+			for _, k := range longPowerCuts {
+				plans = append(plans, c.aim(k, middle))
+			}
 		}
 	}
 	inside := slices.DeleteFunc(slices.Clone(order), func(c class) bool { return slices.Contains(outside, c.group) })
@@ -340,7 +351,7 @@ func exhaustive(baseline *history.History, reachesMachine func(class) bool, outs
 			}
 		}
 	}
-	plans = append(plans, long(counts, order, outside)...)
+	plans = append(plans, long(counts, order, reachesMachine, outside)...)
 	events := map[int64]int{}
 	for i, e := range baseline.Events {
 		w, ok := watches[e.Request]
