@@ -148,17 +148,41 @@ func (k *Keep) Add(o Outcome) {
 			k.fail(err)
 			return
 		}
-		k.failed++
-		kept.Files = fmt.Sprintf("%02d-%s-%s", k.failed, slug(string(o.Verdict)), slug(o.Plan.Kind))
-		if err := k.writeFiles(kept.Files, o); err != nil {
-			k.fail(err)
+		if kept.Files = k.addFiles(o); kept.Files == "" {
 			return
 		}
-		k.names[o.History] = kept.Files
 	}
 	k.waiting = append(k.waiting, kept)
 	if k.file != nil {
 		k.fail(k.write())
+	}
+}
+
+// addFiles stores the log and the requests of a failed plan. It returns the name of their files, or "" if that failed.
+func (k *Keep) addFiles(o Outcome) string {
+	k.failed++
+	name := fmt.Sprintf("%02d-%s-%s", k.failed, slug(string(o.Verdict)), slug(o.Plan.Kind))
+	if err := k.writeFiles(name, o); err != nil {
+		k.fail(err)
+		return ""
+	}
+	k.names[o.History] = name
+	return name
+}
+
+// addRepetitions stores the log and the requests of the failures that are in the report only because a plan failed with
+// another verdict when it was repeated. They are no outcomes of plans, so a resumed run does not know them.
+func (k *Keep) addRepetitions(report *Report) {
+	isOutcome := map[*history.History]bool{}
+	for _, o := range report.Outcomes {
+		isOutcome[o.History] = true
+	}
+	for _, g := range report.Groups() {
+		for _, o := range g.Failures {
+			if !isOutcome[o.History] && k.Files(o) == "" && k.err == nil && k.file != nil {
+				k.addFiles(o)
+			}
+		}
 	}
 }
 
@@ -513,6 +537,7 @@ func (l *Lab) RunKept(ctx context.Context, o Options, k *Keep) (report *Report, 
 	if err == nil && !o.FirstOnly && !o.Unconfirmed {
 		err = confirmEarlier(o, report, len(earlier), func(o Options) (*Report, error) { return l.Run(ctx, o) })
 	}
+	k.addRepetitions(report)
 	return report, planned, err
 }
 

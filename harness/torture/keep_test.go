@@ -96,6 +96,38 @@ func TestKeep(t *testing.T) {
 	require.NoError(t, third.Close())
 }
 
+// A plan died, and was lost twice when it was repeated: that is another failure, with files of its own.
+func TestKeepARepetition(t *testing.T) {
+	dir, read := keptWorld(t)
+	kept := filepath.Join(dir, "kept")
+	k, err := OpenKeep(kept, read(), Single(filepath.Join(dir, "program")), false)
+	require.NoError(t, err)
+	died := failed(Died, "it died")[0]
+	report := &Report{Outcomes: []Outcome{died}}
+	k.Add(died)
+	for _, log := range []string{"first", "second"} {
+		lost := failed(Lost, "it was lost")[0]
+		lost.Plan, lost.Log = died.Plan, log
+		report.retried(lost)
+	}
+	for range 2 { // the second time, there is nothing left to do
+		k.addRepetitions(report)
+	}
+	var files []string
+	for _, g := range report.Groups() {
+		files = append(files, filepath.Base(k.Files(g.Failures[0])))
+	}
+	require.ElementsMatch(t, []string{"01-died-" + slug(died.Plan.Kind), "02-change-lost-" + slug(died.Plan.Kind)}, files)
+	log, err := os.ReadFile(filepath.Join(kept, "02-change-lost-"+slug(died.Plan.Kind)+".log"))
+	require.NoError(t, err)
+	require.Equal(t, "first", string(log))
+	require.NoError(t, k.Close())
+	again, err := OpenKeep(kept, read(), Single(filepath.Join(dir, "program")), true)
+	require.NoError(t, err)
+	require.Len(t, again.earlier, 1, "a repetition is no outcome of a plan")
+	require.NoError(t, again.Close())
+}
+
 // Without a directory of the caller's, there is one if it is needed.
 func TestKeepInATemporaryDirectory(t *testing.T) {
 	dir, read := keptWorld(t)
