@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"example.com/controllers/harness/proc"
@@ -17,12 +18,13 @@ const attemptsDir = ".attempts"
 
 // Attempt is code that a participant might write: another solution, which must pass, or a wrong one, which must fail. It is a
 // patch of the solution, in the directory .attempts. Before the patch is a line "Passes: WHY", or a line "Fails: WHY" and one
-// "Says: PART OF THE VERDICT".
+// "Says: PART OF THE VERDICT". Where the order of goroutines decides what goes wrong first, there are several such lines, and
+// the verdict must have one of these parts.
 type Attempt struct {
 	Name   string
 	Passes bool
-	Why    string // what is right, or wrong, about it
-	Says   string // what a participant must be told; "" if it passes
+	Why    string   // what is right, or wrong, about it
+	Says   []string // what a participant must be told; one of them is enough
 
 	exercise Exercise
 	path     string // of the patch
@@ -68,12 +70,12 @@ func (a *Attempt) read() error {
 		case "Fails":
 			fails = value
 		case "Says":
-			a.Says = value
+			a.Says = append(a.Says, value)
 		default:
 			return fmt.Errorf("the line %q in its header is none of Passes, Fails and Says", line)
 		}
 	}
-	if a.Passes == (fails != "") || a.Passes == (a.Says != "") {
+	if a.Passes == (fails != "") || a.Passes == (len(a.Says) > 0) {
 		return errors.New("its header needs the line \"Passes: WHY\", or the lines \"Fails: WHY\" and \"Says: PART OF THE VERDICT\", and then an empty line")
 	}
 	a.Why += fails
@@ -114,7 +116,7 @@ func (a Attempt) Judge(v Verdict) error {
 		return fmt.Errorf("%s: a right solution is rejected (%s):\n%s", a.path, a.Why, v.Golden())
 	case !a.Passes && v.Passed():
 		return fmt.Errorf("%s: a wrong solution passes (%s)", a.path, a.Why)
-	case !a.Passes && !strings.Contains(v.Message, a.Says):
+	case !a.Passes && !slices.ContainsFunc(a.Says, func(part string) bool { return strings.Contains(v.Message, part) }):
 		return fmt.Errorf("%s: a wrong solution is rejected, but the verdict does not say %q:\n%s", a.path, a.Says, v.Golden())
 	}
 	return nil

@@ -55,7 +55,13 @@ func TestAWrongAttemptMustFailForItsReason(t *testing.T) {
 	a := attempts[0]
 	require.NoError(t, a.Judge(Verdict{Outcome: Failed, Message: "At the end, a Pod was forgotten."}))
 	require.ErrorContains(t, a.Judge(Verdict{Outcome: Passed}), "a wrong solution passes (it forgets Pods)")
-	require.ErrorContains(t, a.Judge(Verdict{Outcome: Failed, Message: "It panics."}), `does not say "a Pod was forgotten"`)
+	require.ErrorContains(t, a.Judge(Verdict{Outcome: Failed, Message: "It panics."}), `does not say ["a Pod was forgotten"]`)
+
+	attempts, err = withAttempt(t, "forgets.patch", "Fails: it forgets Pods\nSays: a Pod was forgotten\nSays: a Pod is there twice\n"+attemptDiff).Attempts()
+	require.NoError(t, err)
+	require.NoError(t, attempts[0].Judge(Verdict{Outcome: Failed, Message: "At the end, a Pod was forgotten."}))
+	require.NoError(t, attempts[0].Judge(Verdict{Outcome: Failed, Message: "At the end, a Pod is there twice."}))
+	require.ErrorContains(t, attempts[0].Judge(Verdict{Outcome: Failed, Message: "It panics."}), `does not say ["a Pod was forgotten" "a Pod is there twice"]`)
 }
 
 func TestBrokenAttempts(t *testing.T) {
