@@ -3,16 +3,12 @@ package neutron_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +50,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, project: strings.ReplaceAll(uuid.NewString(), "-", "")}
 	url := os.Getenv("NEUTRON_URL")
 	if url == "" {
-		server := httptest.NewServer(onePerPage{&neutrontest.Server{}})
+		server := httptest.NewServer(&neutrontest.Server{PageSize: 1})
 		t.Cleanup(server.Close)
 		url = server.URL
 	}
@@ -71,39 +67,11 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// onePerPage splits each list into pages of one object. Each but the last links to the next.
-type onePerPage struct{ http.Handler }
-
-// ServeHTTP implements [http.Handler].
-func (h onePerPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	whole := httptest.NewRecorder()
-	query := r.URL.Query()
-	page, _ := strconv.Atoi(query.Get("page"))
-	query.Del("page")
-	r.URL.RawQuery = query.Encode()
-	h.Handler.ServeHTTP(whole, r)
-	body := whole.Body.Bytes()
-	collection := path.Base(r.URL.Path)
-	var list map[string][]json.RawMessage
-	if r.Method == http.MethodGet && json.Unmarshal(body, &list) == nil && len(list[collection]) > 1 {
-		all := list[collection]
-		answer := map[string]any{collection: all[page : page+1]}
-		if page+1 < len(all) {
-			query.Set("page", strconv.Itoa(page+1))
-			answer[collection+"_links"] = []map[string]string{{"rel": "next", "href": "http://" + r.Host + r.URL.Path + "?" + query.Encode()}}
-		}
-		body, _ = json.Marshal(answer)
-	}
-	maps.Copy(w.Header(), whole.Header())
-	w.WriteHeader(whole.Code)
-	_, _ = w.Write(body)
-}
-
 // RoundTrip implements [http.RoundTripper].
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r.URL.Query().Has("page") { // the rest of a list that has been recorded
+	if r.URL.Query().Has("marker") { // the rest of a list that has been recorded
 		return http.DefaultTransport.RoundTrip(r)
 	}
 	w.calls = append(w.calls, r.Method+" "+strings.Split(strings.TrimPrefix(r.URL.Path, "/v2.0/"), "/")[0])

@@ -3,15 +3,20 @@ package neutrontest_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+	"github.com/gophercloud/gophercloud/v2/pagination"
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/crd/neutrontest"
@@ -52,6 +57,14 @@ var contract = map[string][]step{
 		{request: `DELETE /networks/{a}`, status: 404, answer: `NetworkNotFound: Network {a} could not be found.`},
 		{request: `GET /networks/{a}`, status: 404, answer: `NetworkNotFound: Network {a} could not be found.`},
 		{request: `GET /networks/notauuid`, status: 404, answer: `NetworkNotFound: Network notauuid could not be found.`},
+	},
+	"pages": {
+		create("a"),
+		{request: `GET /networks?limit=0&fields=name`, status: 200, answer: `{"networks":[{"name":"a"}]}`},
+		{request: `GET /networks?limit=abc`, status: 400, answer: `BadRequest: Bad limit request: Limit must be an integer 0 or greater and not 'abc'.`},
+		{request: `GET /networks?limit=-1`, status: 400, answer: `BadRequest: Bad limit request: Limit must be an integer 0 or greater and not '-1'.`},
+		{request: `GET /networks?limit=1&marker={a}`, status: 200, answer: `{"networks":[]}`},
+		{request: `GET /networks?limit=1&marker=` + nobody, status: 404, answer: `NetworkNotFound: Network ` + nobody + ` could not be found.`},
 	},
 	"names are not unique": {
 		create("a"),
@@ -174,6 +187,48 @@ var contract = map[string][]step{
 		{request: `DELETE /networks/{a}`, status: 204},
 		create("c"),
 	},
+}
+
+// A list comes in pages of the size that the client asks for, or that the server allows if that is less.
+func TestPages(t *testing.T) {
+	for _, pageSize := range []int{0, 2, 7} {
+		base := strings.TrimSuffix(os.Getenv("NEUTRON_URL"), "/")
+		if base != "" && pageSize != 0 {
+			continue // it has no limit of its own
+		}
+		if base == "" {
+			served := httptest.NewServer(&neutrontest.Server{PageSize: pageSize})
+			defer served.Close()
+			base = served.URL
+		}
+		client := &gophercloud.ServiceClient{
+			ProviderClient: &gophercloud.ProviderClient{}, Type: "network", Endpoint: base + "/", ResourceBase: base + "/v2.0/",
+			MoreHeaders: map[string]string{"X-User-Id": "tester", "X-Project-Id": strings.ReplaceAll(uuid.NewString(), "-", ""), "X-Roles": "member,reader"},
+		}
+		var want []string
+		for range 5 {
+			made, err := networks.Create(t.Context(), client, networks.CreateOpts{Name: "n"}).Extract()
+			require.NoError(t, err)
+			want = append(want, made.ID)
+		}
+		slices.Sort(want)
+		for limit := range 7 {
+			var sizes []int
+			var got []string
+			err := networks.List(client, networks.ListOpts{Name: "n", Limit: limit}).EachPage(t.Context(), func(_ context.Context, page pagination.Page) (bool, error) {
+				found, err := networks.ExtractNetworks(page)
+				sizes = append(sizes, len(found))
+				for _, network := range found {
+					got = append(got, network.ID)
+				}
+				return true, err
+			})
+			require.NoError(t, err)
+			require.Equal(t, want, got, "limit %d", limit)
+			all := len(want)
+			require.Equal(t, min(cmp.Or(limit, all), cmp.Or(pageSize, all), all), slices.Max(sizes), "limit %d, page size %d: %d", limit, pageSize, sizes)
+		}
+	}
 }
 
 // TestContract runs the contract against the Server, or against the Neutron at NEUTRON_URL if that is set.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,9 @@ type Server struct {
 	// RequestIDs adds the ID of the request to the message of each error, as other OpenStack services do. So no two
 	// messages are alike.
 	RequestIDs bool
+	// PageSize is how many objects a response to a list has at most, as pagination_max_limit in Neutron's configuration: each
+	// page but the last links to the next. 0 means no limit.
+	PageSize int
 
 	mu     sync.Mutex
 	all    map[string]map[string]object // by collection and ID
@@ -138,8 +142,8 @@ func (s *Server) serve(from caller, r *http.Request) (status int, answer any, er
 	}
 	switch {
 	case id == "" && r.Method == http.MethodGet:
-		found, err := s.list(from, collection, r)
-		return http.StatusOK, map[string]any{collection: found}, err
+		answer, err := s.list(from, collection, r)
+		return http.StatusOK, answer, err
 	case id == "" && r.Method == http.MethodPost:
 		body, err := attributes(r, kind)
 		if err != nil {
@@ -250,8 +254,13 @@ func (s *Server) objects(collection string) []object {
 	return all
 }
 
-func (s *Server) list(from caller, collection string, r *http.Request) ([]any, error) {
+// list returns the objects of a collection that match the query, or one page of them and the link to the next.
+func (s *Server) list(from caller, collection string, r *http.Request) (map[string]any, error) {
 	query := r.URL.Query()
+	limit, marker, err := s.page(from, collection, query)
+	if err != nil {
+		return nil, err
+	}
 	var empty object
 	switch collection {
 	case "networks":
@@ -268,22 +277,60 @@ func (s *Server) list(from caller, collection string, r *http.Request) ([]any, e
 		}
 	}
 	found := []any{}
+	answer := map[string]any{}
 	for _, o := range s.objects(collection) {
 		values, err := asMap(o)
 		if err != nil {
 			return nil, err
 		}
-		matches := from.isAdmin || o.meta().ProjectID == from.project
+		matches := o.meta().ID > marker && (from.isAdmin || o.meta().ProjectID == from.project)
 		for name, allowed := range query {
 			if name != "fields" && !slices.Contains(allowed, fmt.Sprint(values[name])) {
 				matches = false
 			}
 		}
-		if matches {
-			found = append(found, fields(o, r))
+		if !matches {
+			continue
+		}
+		found = append(found, fields(o, r))
+		if len(found) == limit { // as in Neutron, even if there are no more
+			answer[collection+"_links"] = []map[string]string{{"rel": "next", "href": nextPage(r, limit, o.meta().ID)}}
+			break
 		}
 	}
-	return found, nil
+	answer[collection] = found
+	return answer, nil
+}
+
+// page removes the parameters "limit" and "marker" from a list's query, and returns them: how many objects the page may have,
+// 0 for all, and the ID of the last object of the page before, or "".
+func (s *Server) page(from caller, collection string, query url.Values) (limit int, marker string, err error) {
+	limit, marker = s.PageSize, query.Get("marker")
+	if text := query.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return 0, "", refuse(http.StatusBadRequest, "BadRequest", "Bad limit request: Limit must be an integer 0 or greater and not '%s'.", text)
+		}
+		if n > 0 && (limit == 0 || n < limit) {
+			limit = n
+		}
+	}
+	if marker != "" {
+		if _, err := s.find(from, collection, marker); err != nil {
+			return 0, "", err
+		}
+	}
+	query.Del("limit")
+	query.Del("marker")
+	return limit, marker, nil
+}
+
+// nextPage returns the URL of the page after the object with that ID.
+func nextPage(r *http.Request, limit int, id string) string {
+	query := r.URL.Query()
+	query.Set("limit", strconv.Itoa(limit))
+	query.Set("marker", id)
+	return (&url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path, RawQuery: query.Encode()}).String()
 }
 
 func asMap(o object) (map[string]any, error) {

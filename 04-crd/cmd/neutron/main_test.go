@@ -109,6 +109,21 @@ func TestRequestIDsMakeErrorsDiffer(t *testing.T) {
 	}
 }
 
+func TestPageSize(t *testing.T) {
+	url := start(t, nil, "--page-size=1").line()
+	for range 2 {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v2.0/networks", strings.NewReader(`{"network":{}}`))
+		require.NoError(t, err)
+		request.Header.Set("X-User-Id", "tester")
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusCreated, response.StatusCode)
+	}
+	_, list := get(t, url+"/v2.0/networks")
+	require.Contains(t, list, `"networks_links":[{"href":"`+url+`/v2.0/networks?limit=1`)
+}
+
 func TestServesUntilTheCommandEnds(t *testing.T) {
 	p := start(t, nil, "sh", "-c", "echo at $NEUTRON_URL")
 	require.Contains(t, p.line(), "at http://127.0.0.1:", "the URL alone would be taken for the command's output")
@@ -139,8 +154,10 @@ func TestDoesNotStart(t *testing.T) {
 		want      string
 	}{
 		"the port is taken":             {nil, []string{"--address=" + taken.Addr().String()}, "serve at --address " + taken.Addr().String() + ": "},
-		"request IDs with --real":       {nil, []string{"--real", "--request-ids"}, "--request-ids does not go with --real"},
-		"request IDs with the variable": {[]string{"NEUTRON=real"}, []string{"--request-ids"}, "--request-ids does not go with --real"},
+		"request IDs with --real":       {nil, []string{"--real", "--request-ids"}, "--request-ids and --page-size do not go with --real"},
+		"pages with --real":             {nil, []string{"--real", "--page-size=1"}, "--request-ids and --page-size do not go with --real"},
+		"a negative page size":          {nil, []string{"--page-size=-1"}, "--page-size must be 0 or more, not -1"},
+		"request IDs with the variable": {[]string{"NEUTRON=real"}, []string{"--request-ids"}, "--request-ids and --page-size do not go with --real"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
