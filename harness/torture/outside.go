@@ -208,25 +208,54 @@ func (o *outside) stop() error {
 // list adds the objects of the program to a state.
 func (o *outside) list(ctx context.Context, state oracle.State) error {
 	for _, resource := range o.Resources {
-		objects := map[string]oracle.Object{}
-		for page := resource; page != ""; {
-			var list map[string][]oracle.Object
-			if err := o.do(ctx, http.MethodGet, page, nil, &list); err != nil {
-				return err
-			}
-			before := len(objects)
-			for _, object := range list[resource] {
-				objects[fmt.Sprint(object["id"])] = object
-			}
-			page = ""
-			if query := nextPage(list[resource+"_links"]); query != "" && len(objects) > before {
-				page = resource + "?" + query
-			}
+		objects, err := o.listOne(ctx, resource)
+		for again := 0; errors.As(err, new(*lostPageError)) && again < 10; again++ {
+			objects, err = o.listOne(ctx, resource)
+		}
+		if err != nil {
+			return err
 		}
 		state[variable(o.name, resource)] = objects
 	}
 	return nil
 }
+
+// listOne returns the objects of one resource, by their IDs, or a [lostPageError].
+func (o *outside) listOne(ctx context.Context, resource string) (map[string]oracle.Object, error) {
+	objects := map[string]oracle.Object{}
+	for page := resource; page != ""; {
+		var list map[string][]oracle.Object
+		err := o.do(ctx, http.MethodGet, page, nil, &list)
+		if refused := (*answerError)(nil); page != resource && errors.As(err, &refused) && refused.status == http.StatusNotFound {
+			return nil, &lostPageError{err}
+		}
+		if err != nil {
+			return nil, err
+		}
+		before := len(objects)
+		for _, object := range list[resource] {
+			objects[fmt.Sprint(object["id"])] = object
+		}
+		page = ""
+		if query := nextPage(list[resource+"_links"]); query != "" && len(objects) > before {
+			page = resource + "?" + query
+		}
+	}
+	return objects, nil
+}
+
+// lostPageError says that a list cannot go on, as the object has been deleted meanwhile that the next page comes after. A new
+// list has to begin.
+type lostPageError struct{ error }
+
+// answerError is an answer that is an error.
+type answerError struct {
+	status  int // of HTTP
+	message string
+}
+
+// Error implements error.
+func (e *answerError) Error() string { return e.message }
 
 // nextPage returns the query of the link to the next page of a list, or "" if there is none.
 func nextPage(links []oracle.Object) string {
@@ -324,7 +353,7 @@ func (o *outside) exchange(ctx context.Context, method, at string, body map[stri
 		return fmt.Errorf("%s: read the answer to %s %s: %w", o.name, method, at, err)
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("%s answers %s to %s %s: %s", o.name, response.Status, method, at, bytes.TrimSpace(got))
+		return &answerError{response.StatusCode, fmt.Sprintf("%s answers %s to %s %s: %s", o.name, response.Status, method, at, bytes.TrimSpace(got))}
 	}
 	if answer == nil {
 		return nil

@@ -133,6 +133,35 @@ func TestOutsideThatPages(t *testing.T) {
 	require.Equal(t, []oracle.Object{{"id": "1"}, {"id": "2"}, {"id": "3"}}, state.List("cloud_networks"))
 }
 
+// The object that the next page comes after may be deleted meanwhile. Then the list begins again, but not for ever.
+func TestOutsideThatLosesAPage(t *testing.T) {
+	lost, lists := 0, 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("marker") {
+		case "":
+			lists++
+			_, _ = fmt.Fprintf(w, `{"networks": [{"id": "of list %d"}], "networks_links": [{"rel": "next", "href": "/v2.0/networks?marker=1"}]}`, lists)
+		case "1":
+			if lost != 0 {
+				lost--
+				http.Error(w, "there is no 1", http.StatusNotFound)
+				return
+			}
+			_, _ = w.Write([]byte(`{"networks": [{"id": "last"}]}`))
+		}
+	}))
+	defer server.Close()
+	o := &outside{Outside: Outside{Version: "v2.0", Resources: []string{"networks"}}, name: "cloud", url: server.URL}
+	state := oracle.State{}
+	lost = 2
+	require.NoError(t, o.list(t.Context(), state))
+	require.Equal(t, []oracle.Object{{"id": "last"}, {"id": "of list 3"}}, state.List("cloud_networks"))
+
+	lost, lists = -1, 0 // always
+	require.EqualError(t, o.list(t.Context(), state), "cloud answers 404 Not Found to GET networks?marker=1: there is no 1")
+	require.Equal(t, 11, lists)
+}
+
 // starting is a run that can start a program outside, which is a shell's.
 func starting(t *testing.T, script string) *run {
 	return &run{controlPlane: &controlPlane{}, subject: &subject{
