@@ -42,8 +42,8 @@ type Outside struct {
 	// Version is the first segment of the paths, such as v2.0.
 	Version string `json:"version"`
 	// Resources are those whose objects count. GET answers {"RESOURCE": [...]}, with a link to the next page in
-	// "RESOURCE_links": [{"rel": "next", "href": ...}] if there is one. Rules see the objects as a list called
-	// NAME_RESOURCE; it is empty in invariants, which are about etcd.
+	// "RESOURCE_links": [{"rel": "next", "href": ...}] if there is one. If that page is answered with 404, the list begins
+	// again. Rules see the objects as a list called NAME_RESOURCE; it is empty in invariants, which are about etcd.
 	Resources []string `json:"resources"`
 	// Headers are sent with torture's own requests, which list the objects and take the scenario's steps.
 	Headers map[string]string `json:"headers,omitempty"`
