@@ -13,14 +13,18 @@ type Armed struct {
 	Fault
 	matched atomic.Int64 // how many requests have matched
 	first   atomic.Int64 // when the fault first applied to a request, in Unix nanoseconds; 0 before that
+	paused  atomic.Bool
 }
 
 // Arm returns a fault that several proxies can share.
 func Arm(f Fault) *Armed { return &Armed{Fault: f} }
 
+// SetPaused says whether requests pass the fault by. They are not counted then.
+func (f *Armed) SetPaused(paused bool) { f.paused.Store(paused) }
+
 // applies counts a request that matches, and says whether the fault applies to it.
 func (f *Armed) applies() bool {
-	if !f.includes(f.matched.Add(1)) {
+	if f.paused.Load() || !f.includes(f.matched.Add(1)) {
 		return false
 	}
 	now := time.Now().UnixNano()

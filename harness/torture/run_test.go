@@ -789,3 +789,32 @@ func TestTheQuietTimeBeginsAgainForAWriteThatIsOwed(t *testing.T) {
 		})
 	}
 }
+
+// A controller that looks at something again and again meets faults at rest, too. After that it is stopped, and could not recover.
+func TestNoFaultComesAfterTheQuietTime(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer upstream.Close()
+	r := recorded(&Scenario{Patience: metav1.Duration{Duration: time.Minute}})
+	require.NoError(t, r.compile())
+	r.active.Store(1)
+	var err error
+	r.states, err = oracle.Watch(t.Context(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), r.scope(), nil)
+	require.NoError(t, err)
+	defer r.states.Stop()
+	r.armed = arm(Plan{Faults: []apiproxy.Fault{{Effect: apiproxy.Effect{Refuse: http.StatusServiceUnavailable}}}})
+	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: &rest.Config{Host: upstream.URL}, Armed: faultsOf(r.armed, instance{})})
+	require.NoError(t, err)
+	defer proxy.Stop()
+	client, err := rest.HTTPClientFor(proxy.Config())
+	require.NoError(t, err)
+	get := func() int {
+		response, err := client.Get(proxy.URL() + "/api/v1/namespaces/shop/pods/a")
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response.StatusCode
+	}
+	require.Equal(t, http.StatusServiceUnavailable, get())
+	_, err = r.awaitRest(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, get())
+}

@@ -202,7 +202,7 @@ func (r *run) settle(ctx context.Context) error {
 // awaitRest waits for a quiet time, in which the controller should not write, and returns what came in it. The quiet
 // time begins again if a fault occurs in it, if somebody else changes an object that the controller watches, if the
 // controller writes what it still owed, a write that had failed before, or if a program writes for the first time since it
-// was frozen.
+// was frozen. No fault comes after it: the controller would be stopped before it could recover.
 func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 	const maxBeginnings = 8
 	for beginning := 1; ; beginning++ {
@@ -231,9 +231,20 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 		isDisturbed := func(q history.Request) bool { return q.IsDisturbed() || owed[writeOf(q)] }
 		isOver := r.holdUps.since(from, r.recovered) == 0 && !(isChangedByOthers(quiet) && r.countAtRest(quiet).isBusy()) &&
 			!slices.ContainsFunc(quiet.Requests, isDisturbed) && !r.holdUps.thawedIn(all.Requests, from)
-		if isOver || beginning == maxBeginnings {
+		if !isOver && beginning < maxBeginnings {
+			continue
+		}
+		r.pauseFaults(true)
+		if beginning == maxBeginnings || !slices.ContainsFunc(r.recording.History().Between(from, time.Time{}).Requests, isDisturbed) {
 			return r.observeRest(ctx, quiet)
 		}
+		r.pauseFaults(false) // one came after the look at the requests
+	}
+}
+
+func (r *run) pauseFaults(paused bool) {
+	for _, f := range r.armed {
+		f.SetPaused(paused)
 	}
 }
 
