@@ -759,6 +759,18 @@ func TestAStepForAnInstanceThatIsNotThere(t *testing.T) {
 	}
 }
 
+// settled is a run whose controller has sent these requests, and has nothing left to do.
+func settled(t *testing.T, scenario *Scenario, requests ...history.Request) *run {
+	r := recorded(scenario, requests...)
+	require.NoError(t, r.compile())
+	r.active.Store(1)
+	var err error
+	r.states, err = oracle.Watch(t.Context(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), r.scope(), nil)
+	require.NoError(t, err)
+	t.Cleanup(r.states.Stop)
+	return r
+}
+
 // A retry that comes in the quiet time, as late as Retry-After asked for, begins it again. Any other write shows that the
 // controller does not come to rest.
 func TestTheQuietTimeBeginsAgainForAWriteThatIsOwed(t *testing.T) {
@@ -767,13 +779,7 @@ func TestTheQuietTimeBeginsAgainForAWriteThatIsOwed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const quiet = 2 * time.Second
 				failed := history.Request{Start: time.Now(), Verb: "patch", Resource: "pods", Name: "a", Status: http.StatusTooManyRequests}
-				r := recorded(&Scenario{Quiet: metav1.Duration{Duration: quiet}, Patience: metav1.Duration{Duration: time.Minute}}, injected(failed, refusal))
-				require.NoError(t, r.compile())
-				r.active.Store(1)
-				var err error
-				r.states, err = oracle.Watch(t.Context(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), r.scope(), nil)
-				require.NoError(t, err)
-				defer r.states.Stop()
+				r := settled(t, &Scenario{Quiet: metav1.Duration{Duration: quiet}, Patience: metav1.Duration{Duration: time.Minute}}, injected(failed, refusal))
 				var written time.Time
 				time.AfterFunc(time.Second, func() {
 					written = time.Now()
@@ -794,13 +800,7 @@ func TestTheQuietTimeBeginsAgainForAWriteThatIsOwed(t *testing.T) {
 func TestNoFaultComesAfterTheQuietTime(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer upstream.Close()
-	r := recorded(&Scenario{Patience: metav1.Duration{Duration: time.Minute}})
-	require.NoError(t, r.compile())
-	r.active.Store(1)
-	var err error
-	r.states, err = oracle.Watch(t.Context(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), r.scope(), nil)
-	require.NoError(t, err)
-	defer r.states.Stop()
+	r := settled(t, &Scenario{Patience: metav1.Duration{Duration: time.Minute}})
 	r.armed = arm(Plan{Faults: []apiproxy.Fault{{Effect: apiproxy.Effect{Refuse: http.StatusServiceUnavailable}}}})
 	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: &rest.Config{Host: upstream.URL}, Armed: faultsOf(r.armed, instance{})})
 	require.NoError(t, err)
