@@ -741,6 +741,38 @@ func TestAProgramThatIsSilent(t *testing.T) {
 	require.Contains(t, failure.Message, "after it was started again, the program controller has not sent any request")
 }
 
+// The next step waits for a program that was started again: until it has sent its first request.
+func TestAwaitsProgramsThatWereStartedAgain(t *testing.T) {
+	upstream := httptest.NewServer(http.NotFoundHandler())
+	defer upstream.Close()
+	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: &rest.Config{Host: upstream.URL}, Record: func(history.Record) {}})
+	require.NoError(t, err)
+	defer proxy.Stop()
+	client, err := rest.HTTPClientFor(proxy.Config())
+	require.NoError(t, err)
+	p := &program{instance: instance{name: "controller"}, process: &process{command: []string{"/bin/sleep", "1000"}}, proxy: proxy}
+	require.NoError(t, p.start())
+	defer p.kill()
+	r := recorded(&Scenario{})
+	r.programs = []*program{p}
+	r.noteStart(p)
+	time.AfterFunc(100*time.Millisecond, func() {
+		if response, err := client.Get(proxy.URL() + "/version"); err == nil {
+			_ = response.Body.Close()
+		}
+	})
+	require.NoError(t, r.awaitRestarts(t.Context()))
+	require.Positive(t, r.arrived(p))
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	r.noteStart(p)
+	time.AfterFunc(100*time.Millisecond, func() { cancel(interrupted) })
+	require.ErrorIs(t, r.awaitRestarts(ctx), interrupted)
+	p.kill()
+	require.NoError(t, r.awaitRestarts(t.Context()), "it is down, and a step is to start it")
+}
+
 // The steps of the setup come before there are programs.
 func TestAStepBeforeTheProgramsRun(t *testing.T) {
 	r := recorded(&Scenario{})
