@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ type Keep struct {
 	waiting  []keptOutcome // those that are not in the file, because there is no directory yet
 	file     *os.File      // outcomesFile, open for appending; nil until there is a directory
 	earlier  []Outcome     // those that were in the file when it was opened
-	failed   int           // plans with files of their own; numbers these files
+	failed   int           // the highest number of the files of a failed plan
 	// names are the names, without extension, of the files of a failed plan, by its recording, which no two plans share.
 	names map[*history.History]string
 	err   error
@@ -282,6 +283,13 @@ func (k *Keep) resume(dir string) error {
 		}
 		k.earlier = append(k.earlier, o)
 	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("read the outcomes of the earlier run: %w", err)
+	}
+	for _, entry := range entries { // those of repetitions, too
+		k.noteNumber(entry.Name())
+	}
 	if k.file, err = os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0); err == nil {
 		err = k.file.Truncate(int64(len(complete)))
 	}
@@ -289,6 +297,14 @@ func (k *Keep) resume(dir string) error {
 		return fmt.Errorf("go on writing outcomes: %w", err)
 	}
 	return nil
+}
+
+// noteNumber keeps the number with which the name of a file begins from being used again.
+func (k *Keep) noteNumber(name string) {
+	text, _, _ := strings.Cut(name, "-")
+	if n, err := strconv.Atoi(text); err == nil {
+		k.failed = max(k.failed, n)
+	}
 }
 
 func (k *Keep) readOutcome(line []byte) (Outcome, error) {
@@ -303,7 +319,7 @@ func (k *Keep) readOutcome(line []byte) (Outcome, error) {
 	if kept.Files == "" {
 		return o, nil
 	}
-	k.failed++
+	k.noteNumber(kept.Files)
 	if filepath.Base(kept.Files) != kept.Files {
 		return o, fmt.Errorf("%q is not the name of a file in this directory", kept.Files)
 	}

@@ -125,6 +125,9 @@ func TestKeepARepetition(t *testing.T) {
 	again, err := OpenKeep(kept, read(), Single(filepath.Join(dir, "program")), true)
 	require.NoError(t, err)
 	require.Len(t, again.earlier, 1, "a repetition is no outcome of a plan")
+	next := failed(Lost, "it was lost")[0]
+	again.Add(next)
+	require.Equal(t, "03-change-lost-"+slug(next.Plan.Kind), filepath.Base(again.Files(next)), "it does not overwrite the repetition's files")
 	require.NoError(t, again.Close())
 }
 
