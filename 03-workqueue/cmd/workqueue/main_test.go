@@ -330,3 +330,14 @@ func TestDoesNotWaitForeverForAnAPIServerThatNeverAnswers(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
+
+func TestDefaults(t *testing.T) {
+	p := start(t, nil, "-help")
+	require.Zero(t, p.status())
+	for _, want := range []string{
+		"SIGTERM (default 10s)", "each failure (default 100ms)", "that delay (default 1m0s)", "for never (default 8)", "concurrently (default 2)",
+		"free one (default \"127.0.0.1:8080\")",
+	} {
+		require.Contains(t, strings.Join(p.log, "\n"), want)
+	}
+}
