@@ -232,6 +232,14 @@ func TestLongRefusals(t *testing.T) {
 		require.Len(t, w.events(), 1)
 		require.Less(t, len(w.events()[0]), 1100, "with its type and reason")
 	})
+	withController(t, func(t *testing.T, w *world) {
+		longest := strings.Repeat("e", 4096)
+		w.failAll(&crd.RefusedError{Reason: samplecrdv1.ReasonRefused, Message: longest})
+		w.create("front")
+		advance(time.Second)
+		_, ready := w.current("front")
+		require.Equal(t, longest, ready.Message)
+	})
 	ports := slices.Repeat([]string{"web"}, 1000)
 	require.Equal(t, "ports still use the network; delete them first: "+strings.Repeat("web, ", 9)+"web, and 990 more", crd.InUse(ports, nil).Error())
 }
@@ -597,7 +605,13 @@ func TestAsksTheAPIServerAfterAFailedWrite(t *testing.T) {
 				w.fail("patch", "status", 1, true, context.DeadlineExceeded)
 				w.failAll(errQuota)
 				advance(time.Hour)
-				require.Equal(t, 1, w.takeWrites()["patch status"])
+				sent := w.takeWrites()
+				require.Equal(t, 1, sent["patch status"])
+				want := 1 // after that, it waits for the watch
+				if answers != nil {
+					want = 3
+				}
+				require.Equal(t, want, sent["get "])
 				resume()
 			})
 		})
