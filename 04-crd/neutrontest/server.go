@@ -28,8 +28,8 @@ type Server struct {
 	// RequestIDs adds the ID of the request to the message of each error, as other OpenStack services do. So no two
 	// messages are alike.
 	RequestIDs bool
-	// PageSize is how many objects a response to a list has at most, as pagination_max_limit in Neutron's configuration: each
-	// page but the last links to the next. 0 means no limit.
+	// PageSize is how many objects a response to a list has at most, as pagination_max_limit in Neutron's configuration: a
+	// full page links to the next, which may be empty. 0 means no limit.
 	PageSize int
 
 	mu     sync.Mutex

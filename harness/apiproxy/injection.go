@@ -19,7 +19,7 @@ type Armed struct {
 // Arm returns a fault that several proxies can share.
 func Arm(f Fault) *Armed { return &Armed{Fault: f} }
 
-// SetPaused says whether requests pass the fault by. They are not counted then.
+// SetPaused pauses the fault, or resumes it. Requests that arrive during a pause are neither disturbed nor counted.
 func (f *Armed) SetPaused(paused bool) { f.paused.Store(paused) }
 
 // applies counts a request that matches, and says whether the fault applies to it.

@@ -299,7 +299,7 @@ func (k *Keep) resume(dir string) error {
 	return nil
 }
 
-// noteNumber keeps the number with which the name of a file begins from being used again.
+// noteNumber makes sure that the number at the beginning of a file's name is not used again.
 func (k *Keep) noteNumber(name string) {
 	text, _, _ := strings.Cut(name, "-")
 	if n, err := strconv.Atoi(text); err == nil {

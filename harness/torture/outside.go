@@ -42,8 +42,8 @@ type Outside struct {
 	// Version is the first segment of the paths, such as v2.0.
 	Version string `json:"version"`
 	// Resources are those whose objects count. GET answers {"RESOURCE": [...]}, with a link to the next page in
-	// "RESOURCE_links": [{"rel": "next", "href": ...}] if there is one. If that page is answered with 404, the list begins
-	// again. Rules see the objects as a list called NAME_RESOURCE; it is empty in invariants, which are about etcd.
+	// "RESOURCE_links": [{"rel": "next", "href": ...}] if there is one. If the answer to that is 404, torture lists from the
+	// beginning. Rules see the objects as a list called NAME_RESOURCE; it is empty in invariants, which are about etcd.
 	Resources []string `json:"resources"`
 	// Headers are sent with torture's own requests, which list the objects and take the scenario's steps.
 	Headers map[string]string `json:"headers,omitempty"`
@@ -205,48 +205,37 @@ func (o *outside) stop() error {
 	return err
 }
 
-// list adds the objects of the program to a state.
+// list adds the objects of the program to a state. If the object is deleted that the next page comes after, that page is
+// answered with 404, and the list begins again.
 func (o *outside) list(ctx context.Context, state oracle.State) error {
+	const maxBeginnings = 10
 	for _, resource := range o.Resources {
-		objects, err := o.listOne(ctx, resource)
-		for again := 0; errors.As(err, new(*lostPageError)) && again < 10; again++ {
-			objects, err = o.listOne(ctx, resource)
-		}
-		if err != nil {
-			return err
+		objects := map[string]oracle.Object{}
+		for page, beginnings := resource, 1; page != ""; {
+			var list map[string][]oracle.Object
+			err := o.do(ctx, http.MethodGet, page, nil, &list)
+			if refused := (*answerError)(nil); errors.As(err, &refused) && refused.status == http.StatusNotFound && page != resource && beginnings < maxBeginnings {
+				beginnings++
+				clear(objects)
+				page = resource
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			before := len(objects)
+			for _, object := range list[resource] {
+				objects[fmt.Sprint(object["id"])] = object
+			}
+			page = ""
+			if query := nextPage(list[resource+"_links"]); query != "" && len(objects) > before {
+				page = resource + "?" + query
+			}
 		}
 		state[variable(o.name, resource)] = objects
 	}
 	return nil
 }
-
-// listOne returns the objects of one resource, by their IDs, or a [lostPageError].
-func (o *outside) listOne(ctx context.Context, resource string) (map[string]oracle.Object, error) {
-	objects := map[string]oracle.Object{}
-	for page := resource; page != ""; {
-		var list map[string][]oracle.Object
-		err := o.do(ctx, http.MethodGet, page, nil, &list)
-		if refused := (*answerError)(nil); page != resource && errors.As(err, &refused) && refused.status == http.StatusNotFound {
-			return nil, &lostPageError{err}
-		}
-		if err != nil {
-			return nil, err
-		}
-		before := len(objects)
-		for _, object := range list[resource] {
-			objects[fmt.Sprint(object["id"])] = object
-		}
-		page = ""
-		if query := nextPage(list[resource+"_links"]); query != "" && len(objects) > before {
-			page = resource + "?" + query
-		}
-	}
-	return objects, nil
-}
-
-// lostPageError says that a list cannot go on, as the object has been deleted meanwhile that the next page comes after. A new
-// list has to begin.
-type lostPageError struct{ error }
 
 // answerError is an answer that is an error.
 type answerError struct {

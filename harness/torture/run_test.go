@@ -702,18 +702,32 @@ func TestQueues(t *testing.T) {
 	require.Equal(t, [][]Plan{plans, nil}, s.queues(Options{Scenario: s.scenario, Parallel: 2}, plans), "each has a control plane of its own")
 }
 
-// A program that never sends a request uses another kubeconfig. One that did, and does not after it was killed, is broken.
-func TestAProgramThatIsSilent(t *testing.T) {
+// runSilent is a run of a program that sends no requests. request sends one in its place.
+func runSilent(t *testing.T) (r *run, p *program, request func() error) {
 	upstream := httptest.NewServer(http.NotFoundHandler())
-	defer upstream.Close()
+	t.Cleanup(upstream.Close)
 	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: &rest.Config{Host: upstream.URL}, Record: func(history.Record) {}})
 	require.NoError(t, err)
-	defer proxy.Stop()
-	p := &program{instance: instance{name: "controller"}, process: &process{command: []string{"/bin/sleep", "1000"}}, proxy: proxy}
+	t.Cleanup(func() { require.NoError(t, proxy.Stop()) })
+	client, err := rest.HTTPClientFor(proxy.Config())
+	require.NoError(t, err)
+	p = &program{instance: instance{name: "controller"}, process: &process{command: []string{"/bin/sleep", "1000"}}, proxy: proxy}
 	require.NoError(t, p.start())
-	defer p.kill()
-	r := recorded(&Scenario{})
+	t.Cleanup(p.kill)
+	r = recorded(&Scenario{})
 	r.programs = []*program{p}
+	return r, p, func() error {
+		response, err := client.Get(proxy.URL() + "/version")
+		if err != nil {
+			return err
+		}
+		return response.Body.Close()
+	}
+}
+
+// A program that never sends a request uses another kubeconfig. One that did, and does not after it was killed, is broken.
+func TestAProgramThatIsSilent(t *testing.T) {
+	r, p, request := runSilent(t)
 	startedBefore := func(d time.Duration) {
 		r.noteStart(p)
 		p.contact.at = time.Now().Add(-d)
@@ -725,11 +739,7 @@ func TestAProgramThatIsSilent(t *testing.T) {
 	require.ErrorAs(t, r.checkContact(silenceLimit), &silent)
 	require.ErrorAs(t, r.checkContact(0), &silent)
 
-	client, err := rest.HTTPClientFor(proxy.Config())
-	require.NoError(t, err)
-	response, err := client.Get(proxy.URL() + "/version")
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
+	require.NoError(t, request())
 	require.Positive(t, r.arrived(p))
 	startedBefore(time.Second)
 	require.NoError(t, r.checkContact(silenceLimit))
@@ -743,26 +753,13 @@ func TestAProgramThatIsSilent(t *testing.T) {
 
 // The next step waits for a program that was started again: until it has sent its first request.
 func TestAwaitsProgramsThatWereStartedAgain(t *testing.T) {
-	upstream := httptest.NewServer(http.NotFoundHandler())
-	defer upstream.Close()
-	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: &rest.Config{Host: upstream.URL}, Record: func(history.Record) {}})
-	require.NoError(t, err)
-	defer proxy.Stop()
-	client, err := rest.HTTPClientFor(proxy.Config())
-	require.NoError(t, err)
-	p := &program{instance: instance{name: "controller"}, process: &process{command: []string{"/bin/sleep", "1000"}}, proxy: proxy}
-	require.NoError(t, p.start())
-	defer p.kill()
-	r := recorded(&Scenario{})
-	r.programs = []*program{p}
+	r, p, request := runSilent(t)
 	r.noteStart(p)
-	time.AfterFunc(100*time.Millisecond, func() {
-		if response, err := client.Get(proxy.URL() + "/version"); err == nil {
-			_ = response.Body.Close()
-		}
-	})
+	sent := make(chan error, 1)
+	time.AfterFunc(100*time.Millisecond, func() { sent <- request() })
 	require.NoError(t, r.awaitRestarts(t.Context()))
 	require.Positive(t, r.arrived(p))
+	require.NoError(t, <-sent)
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted")

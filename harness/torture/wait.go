@@ -238,7 +238,7 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 		if beginning == maxBeginnings || !slices.ContainsFunc(r.recording.History().Between(from, time.Time{}).Requests, isDisturbed) {
 			return r.observeRest(ctx, quiet)
 		}
-		r.pauseFaults(false) // one came after the look at the requests
+		r.pauseFaults(false) // something came after we had read the recording
 	}
 }
 

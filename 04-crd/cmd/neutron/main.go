@@ -38,11 +38,11 @@ func run(ctx context.Context) error {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	serve := func(ctx context.Context, address string, up func(url string)) error {
-		return serveInMemory(ctx, address, &neutrontest.Server{RequestIDs: *requestIDs, PageSize: *pageSize}, up)
-	}
 	if *pageSize < 0 {
 		return fmt.Errorf("--page-size must be 0 or more, not %d", *pageSize)
+	}
+	serve := func(ctx context.Context, address string, up func(url string)) error {
+		return serveInMemory(ctx, address, &neutrontest.Server{RequestIDs: *requestIDs, PageSize: *pageSize}, up)
 	}
 	if *isReal {
 		if *requestIDs || *pageSize != 0 {
