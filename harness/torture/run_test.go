@@ -7,6 +7,8 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -519,6 +521,40 @@ func TestParallel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// If one run is asked for at a time, so are the runs without faults. This program cannot run beside itself.
+func TestTheBaselineRunsOneAtATime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes ten seconds")
+	}
+	t.Parallel() // it has a lab of its own
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "scenario.yaml"), []byte(`
+resources: [configmaps]
+steps:
+- name: an order comes
+  do:
+  - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: order}}
+converged:
+- rule: "true" # it is a program that only reads
+says: [order]
+`), 0o600))
+	scenario, err := Read(filepath.Join(dir, "scenario.yaml"))
+	require.NoError(t, err)
+	lab, err := Open(t.Context(), 0, os.Stderr)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, lab.Close()) })
+	shared, err := cluster.Shared()
+	require.NoError(t, err)
+	const program = `mkdir "$3/runs" || exit 7
+trap 'kill $!; rmdir "$3/runs"; exit 0' TERM
+"$1/kubectl" get configmaps --namespace="$2" --cache-dir="$3/cache" --watch &
+wait`
+	baseline, err := lab.Learn(t.Context(), Options{Scenario: scenario, Parallel: 1, Progress: os.Stderr,
+		Commands: Single("/bin/sh", "-c", program, "kitchen", shared.Kubectl, "{namespace}", dir)})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, baseline.Runs, 2)
 }
 
 func TestTail(t *testing.T) {
