@@ -12,13 +12,10 @@ import (
 
 // unsynced reads from a cache before it has synced.
 func unsynced(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	ctx, cancel := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
 	lister := factory.Core().V1().Pods().Lister()
-	defer factory.Shutdown()
-	defer cancel()
 
-	factory.StartWithContext(ctx)
+	factory.StartWithContext(ctx) // until the program ends, right after this function
 	cached, err := lister.List(labels.Everything())
 	if err != nil {
 		return err
