@@ -77,11 +77,15 @@ func TestProof(t *testing.T) {
 	t.Parallel()
 	c := open(t)
 	proof := newProof(t, c)
-	withoutCgo := append(os.Environ(), "CGO_ENABLED=0") // what "make check" has compiled is not compiled again
+	// With the race detector if the go command may use cgo, so that vet, staticcheck and the tests share what is compiled.
+	env := os.Environ()
+	if os.Getenv("CGO_ENABLED") == "1" {
+		env = append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -race"))
+	}
 	t.Run("vet", func(t *testing.T) {
 		t.Parallel()
 		// Not of the program that imports them all: for that, each would be compiled.
-		proof.run(t, withoutCgo, "go", "vet", "-tags=exercise", "./shipped/...", "./solution/...")
+		proof.run(t, env, "go", "vet", "-tags=exercise", "./shipped/...", "./solution/...")
 	})
 	t.Run("staticcheck", func(t *testing.T) {
 		t.Parallel()
@@ -90,15 +94,11 @@ func TestProof(t *testing.T) {
 		if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
 			t.Skip("there is no staticcheck; \"make tools\" builds it")
 		}
-		proof.run(t, withoutCgo, program, "-tags=exercise", ".", "./internal/...", "./shipped/...", "./solution/...")
+		proof.run(t, env, program, "-tags=exercise", ".", "./internal/...", "./shipped/...", "./solution/...")
 	})
 
 	program := filepath.Join(t.TempDir(), "proof")
-	build := []string{"test", "-c", "-vet=off", "-ldflags=-s", "-tags=exercise", "-o", program}
-	if os.Getenv("CGO_ENABLED") == "1" {
-		build = append(build, "-race")
-	}
-	proof.run(t, os.Environ(), "go", append(build, ".")...)
+	proof.run(t, env, "go", "test", "-c", "-vet=off", "-ldflags=-s", "-tags=exercise", "-o", program, ".")
 	grader := &exercise.Grader{
 		Catalogue: c,
 		Kubeconfig: func(context.Context) (string, error) {
