@@ -96,13 +96,13 @@ formatted = $(filter-out exercises,$(modules)) $(wildcard exercises/*.go exercis
 # harness/repository makes sure that each module also builds without the workspace, from the same versions. Both commands need
 # compiled packages. With the race detector, they are those that "make tests" needs too; all of Kubernetes is compiled without.
 kubernetes = ./harness/controlplane/...
-others = $(filter-out $(kubernetes),$(packages))
+rest = $(filter-out $(kubernetes),$(packages))
 .PHONY: check
 check: tools ## Check formatting, module files, vet and staticcheck
 	@files=$$($$(go env GOROOT)/bin/gofmt -l $(formatted)); if [ -n "$$files" ]; then echo "not formatted; run gofmt -w on:" $$files >&2; exit 1; fi
 	@for dir in $(pins) $(modules); do (cd $$dir && GOWORK=off go mod tidy -diff) || exit 1; done
-	@echo "go vet" && go vet $(kubernetes) && CGO_ENABLED=1 go vet -race $(others)
-	@echo "staticcheck" && .workshop/bin/staticcheck $(kubernetes) && CGO_ENABLED=1 GOFLAGS="$(strip $(GOFLAGS) -race)" .workshop/bin/staticcheck $(others)
+	@echo "go vet" && go vet $(kubernetes) && CGO_ENABLED=1 go vet -race $(rest)
+	@echo "staticcheck" && .workshop/bin/staticcheck $(kubernetes) && CGO_ENABLED=1 GOFLAGS="$(strip $(GOFLAGS) -race)" .workshop/bin/staticcheck $(rest)
 
 # Go's test cache leaves out tests whose inputs have not changed. Tests often wait, so each package runs more of them at a time
 # than there are processors. With more packages at a time, too, a request takes a second, and leaders lose their Leases. Packages
