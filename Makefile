@@ -98,6 +98,7 @@ formatted = $(filter-out exercises,$(modules)) $(wildcard exercises/*.go exercis
 kubernetes = ./harness/controlplane/...
 rest = $(filter-out $(kubernetes),$(packages))
 .PHONY: check
+check tests: export GOGC = 200# of all processes, control planes too: memory for CPU time
 check: tools ## Check formatting, module files, vet and staticcheck
 	@files=$$($$(go env GOROOT)/bin/gofmt -l $(formatted)); if [ -n "$$files" ]; then echo "not formatted; run gofmt -w on:" $$files >&2; exit 1; fi
 	@for dir in $(pins) $(modules); do (cd $$dir && GOWORK=off go mod tidy -diff) || exit 1; done
@@ -111,7 +112,6 @@ check: tools ## Check formatting, module files, vet and staticcheck
 # would use for programs that import the package plugin.
 link = -s$(if $(filter linux/amd64,$(shell go env GOOS)/$(shell go env GOARCH)), -linkmode=internal)
 .PHONY: tests
-tests: export GOGC = 200# of the control planes too: memory for CPU time
 tests: tools ## Run the tests of all modules with the race detector, on one control plane
 	@rm -f .workshop/tests.json # if this run cannot start, the counts of an earlier one must not be printed
 	@($(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true \
