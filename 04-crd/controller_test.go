@@ -242,6 +242,7 @@ func TestLongRefusals(t *testing.T) {
 	})
 	ports := slices.Repeat([]string{"web"}, 1000)
 	require.Equal(t, "ports still use the network; delete them first: "+strings.Repeat("web, ", 9)+"web, and 990 more", crd.InUse(ports, nil).Error())
+	require.Equal(t, "ports still use the network; delete them first: "+strings.Repeat("web, ", 9)+"web", crd.InUse(ports[:10], nil).Error())
 }
 
 // Many a cloud puts a request ID into its errors, so the status changes at each attempt.
