@@ -185,8 +185,8 @@ func (w *world) running() []*process {
 	return slices.Clone(w.processes)
 }
 
-// start starts a process.
-func (w *world) start(name string, lag time.Duration, run func(ctx context.Context, p *process) error) *process {
+// start starts a process. registered is called before it runs, with w.mu held, if it is not nil.
+func (w *world) start(name string, lag time.Duration, registered func(p *process), run func(ctx context.Context, p *process) error) *process {
 	logger := ktesting.NewLogger(w.t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 	p := &process{
@@ -195,9 +195,12 @@ func (w *world) start(name string, lag time.Duration, run func(ctx context.Conte
 	}
 	p.AddReactor("*", "*", p.react)
 	p.AddWatchReactor("*", p.watch)
-	w.mu.Lock()
-	w.processes = append(w.processes, p)
-	w.mu.Unlock()
+	w.locked(func() {
+		w.processes = append(w.processes, p)
+		if registered != nil {
+			registered(p)
+		}
+	})
 	go func() {
 		defer close(p.done)
 		assert.NoError(w.t, run(ctx, p))
@@ -225,7 +228,7 @@ func (p *process) errors() []string {
 // startController starts a controller whose watch of Nodes is late.
 func (w *world) startController(lag time.Duration) *process {
 	options := w.options
-	return w.start("controller", lag, func(ctx context.Context, p *process) error {
+	return w.start("controller", lag, nil, func(ctx context.Context, p *process) error {
 		c, err := New(ctx, p, options)
 		if err != nil {
 			return err
@@ -239,7 +242,7 @@ func (w *world) startController(lag time.Duration) *process {
 func (m *machine) startAgent() {
 	options := m.w.agent
 	options.NodeName, options.BootID, options.Rebooter = m.name, m, m
-	p := m.w.start("agent of "+m.name, 0, func(ctx context.Context, p *process) error {
+	m.w.start("agent of "+m.name, 0, func(p *process) { m.agent = p }, func(ctx context.Context, p *process) error {
 		a, err := NewAgent(ctx, p, options)
 		if err != nil {
 			return err
@@ -247,9 +250,6 @@ func (m *machine) startAgent() {
 		p.ready = a.Readyz
 		return a.Run(ctx)
 	})
-	m.w.mu.Lock()
-	defer m.w.mu.Unlock()
-	m.agent = p
 }
 
 // Read implements BootIDSource.
@@ -758,10 +758,12 @@ func (p *process) watch(action clienttesting.Action) (bool, watch.Interface, err
 			case <-to.StopChan():
 				return
 			}
-			select {
-			case <-time.After(time.Until(next.at)):
-			case <-to.StopChan():
-				return
+			if wait := time.Until(next.at); wait > 0 { // a timer that is due crashes the race detector now and then: https://go.dev/issue/78156
+				select {
+				case <-time.After(wait):
+				case <-to.StopChan():
+					return
+				}
 			}
 			select {
 			case events <- next.event:

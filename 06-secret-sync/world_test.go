@@ -324,12 +324,14 @@ func (p *process) watch(action clienttesting.Action, metadata bool) (bool, watch
 			case <-one.cut:
 				return
 			}
-			select {
-			case <-time.After(time.Until(next.at)):
-			case <-to.StopChan():
-				return
-			case <-one.cut:
-				return
+			if wait := time.Until(next.at); wait > 0 { // a timer that is due crashes the race detector now and then: https://go.dev/issue/78156
+				select {
+				case <-time.After(wait):
+				case <-to.StopChan():
+					return
+				case <-one.cut:
+					return
+				}
 			}
 			select {
 			case events <- next.event:
