@@ -186,16 +186,16 @@ func TestUncordonedBeforeTheReboot(t *testing.T) {
 		w.request("node-00")
 		advance(time.Minute)
 		uncordon := func(node *corev1.Node) { node.Spec.Unschedulable = false }
-		w.edit("node-00", uncordon)
 		w.addPod("late", "node-00")
+		w.edit("node-00", uncordon)
 		advance(time.Second)
 		require.True(t, w.node("node-00").Spec.Unschedulable, "during the drain")
 		advance(8 * time.Minute)
 		require.Empty(t, w.pods("node-00"))
 		require.Equal(t, Approved, PhaseOf(w.node("node-00")))
 
+		w.addPod("later", "node-00") // first, or the Node may be drained again before
 		w.edit("node-00", uncordon)
-		w.addPod("later", "node-00")
 		advance(time.Second)
 		require.Equal(t, Draining, PhaseOf(w.node("node-00")), "after the drain")
 		require.True(t, w.node("node-00").Spec.Unschedulable)

@@ -353,6 +353,15 @@ func TestAnInvalidUpdateDeletesNothing(t *testing.T) {
 	})
 }
 
+// requireNoAttempts requires that nothing is remembered of copies that are gone.
+func requireNoAttempts(t *testing.T, p *process) {
+	t.Helper()
+	p.c.attempts.Range(func(key, _ any) bool {
+		require.Fail(t, "an attempt is remembered", "%v", key)
+		return false
+	})
+}
+
 // B7, B12: a mutating webhook undoes what the controller writes. The controller says so, and tries again now and then.
 func TestAWebhookThatChangesEachWrite(t *testing.T) {
 	const event = "db Warning Mutated Not copied to ns-00/db: the API server accepts each write of the copy, but stores something else; a mutating webhook or policy changes it"
@@ -396,10 +405,15 @@ func TestAWebhookThatChangesEachWrite(t *testing.T) {
 				w.remove("secret-sync", "db")
 				advance(time.Minute)
 				require.Nil(t, w.get("ns-00", "db"))
-				p.c.attempts.Range(func(any, any) bool {
-					require.Fail(t, "an attempt is remembered for a copy that is gone")
-					return false
-				})
+				requireNoAttempts(t, p)
+
+				w.locked(func() { w.mutate = mutate })
+				w.share("db")
+				advance(time.Hour)
+				w.remove("secret-sync", "db")
+				advance(time.Minute)
+				require.Nil(t, w.get("ns-00", "db"))
+				requireNoAttempts(t, p)
 			})
 		})
 	}
