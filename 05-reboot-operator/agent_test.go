@@ -159,8 +159,8 @@ func TestCancelWithALateWatch(t *testing.T) {
 		w.addMachines(1)
 		w.addPod("web", "node-00")
 		w.grace = time.Minute
+		w.request("node-00") // first, or the controller may learn of it late
 		w.startController(5 * time.Second)
-		w.request("node-00")
 		for w.evicted() == 0 {
 			advance(time.Second)
 		}

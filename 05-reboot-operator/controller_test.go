@@ -581,8 +581,8 @@ func TestABlockingPodThatComesLate(t *testing.T) {
 		w.options.BlockingPods = selector
 		w.addMachines(1)
 		w.addPod("web", "node-00")
+		w.request("node-00") // first, or the controller may learn of it late
 		w.startController(5 * time.Second)
-		w.request("node-00")
 		advance(time.Second)
 		w.addPod("migration", "node-00")
 		advance(5 * time.Minute)
@@ -625,8 +625,8 @@ func TestABlockingPodThatNeverTerminates(t *testing.T) {
 		require.NoError(t, err)
 		w.options.BlockingPods = selector
 		w.addMachines(1)
+		w.request("node-00") // first, or the controller may learn of it late
 		w.startController(5 * time.Second)
-		w.request("node-00")
 		advance(time.Second)
 		migration := newPod("migration", "node-00")
 		migration.DeletionTimestamp = new(metav1.Now())
@@ -737,8 +737,8 @@ func TestAStaleCacheEvictsNothing(t *testing.T) {
 		w.addMachines(1)
 		w.addPod("before", "node-00")
 		w.startController(0)
+		w.request("node-00") // first, or the controller may learn of it late
 		w.startController(5 * time.Minute)
-		w.request("node-00")
 		advance(4 * time.Minute)
 		w.requireDone(1, "node-00")
 		w.addPod("after", "node-00")
