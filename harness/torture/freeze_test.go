@@ -243,10 +243,13 @@ func TestMayHaveLostLease(t *testing.T) {
 				if c.frozen {
 					r.programs[0].freezes = []time.Time{now.Add(-20 * time.Second)}
 				}
-				if c.stalled {
-					r.lab = &Lab{stalls: &stalls{all: []stall{{at(-10, renewal).Start, at(-5, renewal).Start}}}}
-				}
 				started := now.Add(-time.Minute)
+				if c.stalled {
+					stalled := []stall{{at(-10, renewal).Start, at(-5, renewal).Start}}
+					r.lab = &Lab{stalls: &stalls{starved: stalled}} // the program got no processor
+					require.Equal(t, c.want, r.mayHaveLostLease(r.programs[0], started))
+					r.lab.stalls = &stalls{all: stalled}
+				}
 				require.Equal(t, c.want, r.mayHaveLostLease(r.programs[0], started))
 				if c.want {
 					require.True(t, r.mayExit(r.programs[0])(1, started))

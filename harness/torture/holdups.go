@@ -197,11 +197,11 @@ func (r *run) recovered(label string, from time.Time) bool {
 	return len(owedWrites(since)) == 0
 }
 
-// mayHaveLostLease reports whether a fault, or a machine that stalled, may have kept a program that was started at this time
-// from renewing its Lease: it was frozen, or no renewal succeeded for more than twice the usual time between two. That is the
-// lower quartile, because a busy machine delays many renewals, and hastens none. A leader that has lost its Lease exits by
-// design, with whatever status, and is started again. Before that it may write the Lease once or twice more: a renewal that
-// comes too late, and the release (ReleaseOnCancel).
+// mayHaveLostLease reports whether a fault, or a machine that stalled or was short of processors, may have kept a program that
+// was started at this time from renewing its Lease: it was frozen, or no renewal succeeded for more than twice the usual time
+// between two. That is the lower quartile, because a busy machine delays many renewals, and hastens none. A leader that has lost
+// its Lease exits by design, with whatever status, and is started again. Before that it may write the Lease once or twice more:
+// a renewal that comes too late, and the release (ReleaseOnCancel).
 func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
 	const lastWords = 2
 	var renewals []time.Time
@@ -230,6 +230,6 @@ func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
 		usual = slices.Sorted(slices.Values(gaps))[(len(gaps)-1)/4]
 	}
 	gaps = append(gaps, time.Since(renewals[len(renewals)-1]))
-	isDisturbed = isDisturbed || r.lab != nil && r.lab.stalls.since(renewals[max(0, len(renewals)-1-lastWords)]) > 0
+	isDisturbed = isDisturbed || r.lab != nil && r.lab.stalls.starvedSince(renewals[max(0, len(renewals)-1-lastWords)]) > 0
 	return isDisturbed && slices.Max(gaps[max(0, len(gaps)-1-lastWords):]) > 2*usual
 }
