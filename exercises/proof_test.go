@@ -224,10 +224,10 @@ func newProof(t *testing.T, c *exercise.Catalogue) proof {
 		for _, which := range slices.Sorted(maps.Keys(codes)) {
 			dir := filepath.Join(which, e.Name)
 			for name, text := range codes[which] {
-				files[filepath.Join(dir, name)] = text
+				files[filepath.Join(dir, name)] = withFewerInformers(text)
 			}
 			// Only files that are not tests can be imported.
-			files[filepath.Join(dir, "grader.go")] = sources.Grader
+			files[filepath.Join(dir, "grader.go")] = withFewerInformers(sources.Grader)
 			alias := fmt.Sprintf("p%d", strings.Count(tests.String(), "\n"))
 			fmt.Fprintf(&imports, "\t%s %q\n", alias, "example.com/controllers/exercises/"+which+"/"+e.Name)
 			fmt.Fprintf(&tests, "\tt.Run(%q, %s.TestExercise)\n", which+"-"+e.Name, alias)
@@ -239,6 +239,11 @@ func newProof(t *testing.T, c *exercise.Catalogue) proof {
 	}
 	p.declarePackages(t, c.Root)
 	return p
+}
+
+// withFewerInformers makes code import our package informers instead of client-go's, so that it compiles in half the time.
+func withFewerInformers(code []byte) []byte {
+	return bytes.ReplaceAll(code, []byte(`"k8s.io/client-go/informers"`), []byte(`"example.com/controllers/exercises/internal/informers"`))
 }
 
 // lessonPath matches what a grader uses of a lesson beside its Go packages, such as its manifests.
