@@ -85,8 +85,8 @@ modules = $(filter-out $(pins),$(patsubst %/go.mod,%,$(shell git ls-files --cach
 packages = $(patsubst %,./%/...,$(modules))
 # The tests in e2e need a kind cluster, so they are not among those of "make tests".
 tested = $(filter-out ./e2e/...,$(packages))
-# The packages whose tests take longest: they start first, so that the others run beside them. Two run at a time. Those that
-# mostly wait, such as ./04-crd/test, alternate with those that mostly compute, such as ./exercises.
+# The packages whose tests take longest: they start first, so that the others run beside them. Those that mostly wait, such as
+# ./04-crd/test, alternate with those that mostly compute, such as ./exercises.
 longest = ./04-crd/test ./exercises ./harness/cmd/workshop ./03-workqueue/test ./06-secret-sync/test ./harness/torture ./05-reboot-operator/test \
 	./harness/conformance ./harness/apiproxy ./harness/machine ./harness/exercise ./03-workqueue/test/score
 # Directories whose code must be formatted: not the participant's, in exercises/my.
@@ -106,16 +106,18 @@ check: tools ## Check formatting, module files, vet and staticcheck
 	@echo "staticcheck" && .workshop/bin/staticcheck $(kubernetes) && CGO_ENABLED=1 GOFLAGS="$(strip $(GOFLAGS) -race)" .workshop/bin/staticcheck $(rest)
 
 # Go's test cache leaves out tests whose inputs have not changed. Tests often wait, so each package runs more of them at a time
-# than there are processors. With more packages at a time, too, a request takes a second, and leaders lose their Leases. Packages
-# without tests are left out: with the race detector, the go command would compile all of Kubernetes just to report that the
-# control plane has none. Where the Go linker can link the race detector, it takes half as long as the C compiler's, which it
-# would use for programs that import the package plugin.
+# than there are processors. Two processors would be idle for a quarter of the time with two packages, so there are three; with
+# still more, a request takes a second, and leaders lose their Leases. Packages without tests are left out: with the race
+# detector, the go command would compile all of Kubernetes just to report that the control plane has none. Where the Go linker
+# can link the race detector, it takes half as long as the C compiler's, which it would use for programs that import the package
+# plugin.
 link = -s$(if $(filter linux/amd64,$(shell go env GOOS)/$(shell go env GOARCH)), -linkmode=internal)
+at-a-time = $(if $(filter 2,$(shell getconf _NPROCESSORS_ONLN)),-p 3)
 .PHONY: tests
 tests: tools ## Run the tests of all modules with the race detector, on one control plane
 	@rm -f .workshop/tests.json # if this run cannot start, the counts of an earlier one must not be printed
 	@($(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true \
-		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off '-ldflags=$(link)' -parallel 4 -timeout 45m \
+		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off '-ldflags=$(link)' -parallel 4 $(at-a-time) -timeout 45m \
 		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(longest) $(tested))); \
 	status=$$?; .workshop/bin/bootstrap harness slowest .workshop/tests.json || exit 1; exit $$status
 
