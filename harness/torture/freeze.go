@@ -8,9 +8,10 @@ import (
 )
 
 // freeze stops all threads of the program with SIGSTOP, and lets them continue with SIGCONT after a time, or when ctx
-// ends. It returns when the program runs again or has ended. A program that is being stopped is not frozen, and one that
-// is stopped or killed meanwhile is thawed. If the program is frozen already, freeze waits for that to end. done is false if
-// the program was not frozen, because it was being stopped or had ended.
+// ends. Time in which no program got a processor does not count: another one is to lead meanwhile. freeze returns when the
+// program runs again or has ended. A program that is being stopped is not frozen, and one that is stopped or killed meanwhile
+// is thawed. If the program is frozen already, freeze waits for that to end. done is false if the program was not frozen,
+// because it was being stopped or had ended.
 func (p *process) freeze(ctx context.Context, long time.Duration) (done bool) {
 	p.mu.Lock()
 	if p.cmd == nil || p.stopping {
@@ -25,11 +26,13 @@ func (p *process) freeze(ctx context.Context, long time.Duration) (done bool) {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGSTOP) // it may have exited just now
 	}
 	p.mu.Unlock()
-	select {
-	case <-thawed:
-		return true
-	case <-time.After(long):
-	case <-ctx.Done():
+	for begin, left := time.Now(), long; left > 0 && ctx.Err() == nil; left = long - p.elapsed(begin) {
+		select {
+		case <-thawed:
+			return true
+		case <-time.After(left):
+		case <-ctx.Done():
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,6 +40,14 @@ func (p *process) freeze(ctx context.Context, long time.Duration) (done bool) {
 		p.thawLocked()
 	}
 	return true
+}
+
+// elapsed returns how long it is since a time.
+func (p *process) elapsed(since time.Time) time.Duration {
+	if p.awake == nil {
+		return time.Since(since)
+	}
+	return p.awake(since)
 }
 
 // thawLocked lets the program continue if it is frozen. p.mu is held.

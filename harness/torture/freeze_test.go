@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +91,22 @@ func TestAProgramIsFrozenOnceAtATime(t *testing.T) {
 	require.Eventually(t, func() bool { return !p.isFrozen() }, hangs, time.Millisecond)
 	require.Nil(t, p.stop(0))
 	require.False(t, p.freeze(t.Context(), time.Hour), "there is nothing to freeze")
+}
+
+// A leader is frozen until another one had time to lead. Without a processor, it had none.
+func TestAProgramIsFrozenForLongerOnABusyMachine(t *testing.T) {
+	p := shell(t, nil, exitsOnTERM)
+	p.says("ready")
+	var looks atomic.Int32
+	p.awake = func(time.Time) time.Duration {
+		if looks.Add(1) < 3 {
+			return 0 // it was all lost
+		}
+		return time.Hour
+	}
+	require.True(t, p.freeze(t.Context(), time.Millisecond))
+	require.EqualValues(t, 3, looks.Load())
+	require.Nil(t, p.stop(0))
 }
 
 // A program that was told to stop is not kept from it.

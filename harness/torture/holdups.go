@@ -230,6 +230,6 @@ func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
 		usual = slices.Sorted(slices.Values(gaps))[(len(gaps)-1)/4]
 	}
 	gaps = append(gaps, time.Since(renewals[len(renewals)-1]))
-	isDisturbed = isDisturbed || r.lab != nil && r.lab.stalls.starvedSince(renewals[max(0, len(renewals)-1-lastWords)]) > 0
+	isDisturbed = isDisturbed || r.starvedSince(renewals[max(0, len(renewals)-1-lastWords)]) > 0
 	return isDisturbed && slices.Max(gaps[max(0, len(gaps)-1-lastWords):]) > 2*usual
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -856,6 +857,39 @@ func TestTheQuietTimeBeginsAgainForAWriteThatIsOwed(t *testing.T) {
 				if want == 0 {
 					require.GreaterOrEqual(t, time.Since(written), quiet)
 				}
+			})
+		})
+	}
+}
+
+// A program that got no processor may write late, which begins the quiet time again. If it writes again and again, it does not
+// come to rest on any machine.
+func TestTheQuietTimeBeginsAgainForAProgramWithoutAProcessor(t *testing.T) {
+	for name, c := range map[string]struct {
+		starved time.Duration
+		writes  int
+		isBusy  bool
+	}{
+		"a late write":       {starved: 100 * time.Millisecond, writes: 1, isBusy: false},
+		"many writes":        {starved: 100 * time.Millisecond, writes: 10, isBusy: true},
+		"it had a processor": {writes: 1, isBusy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				r := settled(t, &Scenario{Quiet: metav1.Duration{Duration: 2 * time.Second}, Patience: metav1.Duration{Duration: time.Minute}})
+				r.lab = &Lab{stalls: &stalls{starved: []stall{{begin, begin.Add(c.starved)}}}}
+				var writes sync.WaitGroup
+				defer writes.Wait()
+				writes.Go(func() {
+					for i := range c.writes {
+						time.Sleep(1500 * time.Millisecond)
+						r.recording.Record(history.Record{Request: &history.Request{ID: int64(i + 2), Start: time.Now(), Verb: "patch", Resource: "pods", Name: "a", Status: http.StatusOK}})
+					}
+				})
+				rest, err := r.awaitRest(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, c.isBusy, rest.isBusy(), "%v", rest.writes)
 			})
 		})
 	}

@@ -39,10 +39,15 @@ func (r *run) elapsed(since time.Time) time.Duration {
 // awake returns how long it is since a time, without the time in which the machine stalled or our processes waited for a
 // processor.
 func (r *run) awake(since time.Time) time.Duration {
+	return time.Since(since) - r.starvedSince(since)
+}
+
+// starvedSince returns for how much of the time since begin the machine stalled or our processes waited for a processor.
+func (r *run) starvedSince(begin time.Time) time.Duration {
 	if r.lab == nil {
-		return time.Since(since)
+		return 0
 	}
-	return time.Since(since) - r.lab.stalls.starvedSince(since)
+	return r.lab.stalls.starvedSince(begin)
 }
 
 // await waits until conditions hold that the controller need not bring about.
@@ -201,11 +206,13 @@ func (r *run) settle(ctx context.Context) error {
 
 // awaitRest waits for a quiet time, in which the controller should not write, and returns what came in it. The quiet
 // time begins again if a fault occurs in it, if somebody else changes an object that the controller watches, if the
-// controller writes what it still owed, a write that had failed before, or if a program writes for the first time since it
-// was frozen. No fault comes after it: the controller would be stopped before it could recover.
+// controller writes what it still owed, a write that had failed before, if a program writes for the first time since it
+// was frozen, or if the programs write and had no processor before. No fault comes after it: the controller would be stopped
+// before it could recover.
 func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 	const maxBeginnings = 8
 	for beginning := 1; ; beginning++ {
+		begin := time.Now()
 		if err := r.settle(ctx); err != nil {
 			return quietTime{}, err
 		}
@@ -229,7 +236,8 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 		all := r.recording.History()
 		quiet := all.Between(from, time.Time{})
 		isDisturbed := func(q history.Request) bool { return q.IsDisturbed() || owed[writeOf(q)] }
-		isOver := r.holdUps.since(from, r.recovered) == 0 && !(isChangedByOthers(quiet) && r.countAtRest(quiet).isBusy()) &&
+		isLate := isChangedByOthers(quiet) || r.starvedSince(begin) > 0
+		isOver := r.holdUps.since(from, r.recovered) == 0 && !(isLate && r.countAtRest(quiet).isBusy()) &&
 			!slices.ContainsFunc(quiet.Requests, isDisturbed) && !r.holdUps.thawedIn(all.Requests, from)
 		if !isOver && beginning < maxBeginnings {
 			continue
