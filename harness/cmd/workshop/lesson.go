@@ -115,7 +115,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return fmt.Errorf(changesMore+"a kind cluster that was used before; delete that one with make kind-down", number)
 	}
 	c, scratch := o.cluster, o.scratch
-	fmt.Printf("%s: Kubernetes %s, %d nodes, %s\n", c.Name, c.Version, c.Nodes, time.Since(start).Round(100*time.Millisecond))
+	fmt.Printf("%s: Kubernetes %s, %s, %s\n", c.Name, c.Version, count(c.Nodes), time.Since(start).Round(100*time.Millisecond))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {

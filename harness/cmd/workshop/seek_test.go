@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +78,31 @@ func awaitLines(t *testing.T, from io.Reader, count int) []string {
 	return lines
 }
 
+// serviceAccountFiles is where client-go looks for a Pod's token and certificate.
+const serviceAccountFiles = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// asInPod makes the commands find the files of a Pod's service account, in a mount namespace of their own. It reports
+// whether it could: only on Linux, and not in every container.
+func asInPod(t *testing.T, config *rest.Config, commands ...*exec.Cmd) bool {
+	t.Helper()
+	const script = `set -e; mount -t tmpfs tmpfs /var/run; mkdir -p "$1"; cp "$0"/* "$1"; shift; exec "$@"`
+	files := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(files, "token"), []byte(config.BearerToken), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(files, "ca.crt"), config.CAData, 0o600))
+	inPod := []string{"unshare", "--mount", "--map-root-user", "sh", "-c", script, files, serviceAccountFiles}
+	if out, err := exec.CommandContext(t.Context(), inPod[0], append(inPod[1:], "true")...).CombinedOutput(); err != nil {
+		t.Logf("without the files of a Pod: no mount namespace: %v: %s", err, out)
+		return false
+	}
+	path, err := exec.LookPath(inPod[0])
+	require.NoError(t, err)
+	for _, cmd := range commands {
+		cmd.Args = append(slices.Clone(inPod), append([]string{cmd.Path}, cmd.Args[1:]...)...)
+		cmd.Path = path
+	}
+	return true
+}
+
 const seekClusters = `
 resources: [configmaps]
 env: [SEEK_AS]
@@ -108,14 +135,18 @@ func TestTortureKeepsToItsCluster(t *testing.T) {
 	cmd := r.command("torture", "--scenario", "seek.yaml", "--fault", "verb=create,delay=1ms", "--", os.Args[0], seeker, "{kubeconfig}", "{namespace}")
 	cmd.Env = append(cmd.Env, "HOME="+home, "KUBECONFIG="+filepath.Join(home, "kubeconfig"), "SEEK_AS=named",
 		"KUBERNETES_SERVICE_HOST="+at.Hostname(), "KUBERNETES_SERVICE_PORT="+at.Port())
+	alone := r.command(seeker, filepath.Join(home, "kubeconfig"), metav1.NamespaceDefault)
+	alone.Env = cmd.Env
+	ways := []string{"flag", "home", "rules", "variable"}
+	if asInPod(t, proxy.Config(), cmd, alone) {
+		ways = append(ways, "in-cluster")
+	}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "1 plan, 0 failed; ")
 	require.Zero(t, proxy.Arrived(), "it has found the other cluster")
 
 	// It would have been found.
-	alone := r.command(seeker, filepath.Join(home, "kubeconfig"), metav1.NamespaceDefault)
-	alone.Env = cmd.Env
 	said, err := alone.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, alone.Start())
@@ -124,7 +155,7 @@ func TestTortureKeepsToItsCluster(t *testing.T) {
 		require.Error(t, alone.Wait())
 	}()
 	found := awaitLines(t, said, 7)
-	for _, way := range []string{"flag", "home", "rules", "variable"} {
+	for _, way := range ways {
 		require.Contains(t, found, way+" <nil>")
 	}
 	require.Contains(t, strings.Join(found, "\n"), "host configmaps is forbidden", "it has got an answer")

@@ -36,10 +36,10 @@ func upCommand() *cobra.Command {
 					return err
 				}
 				if cmd.Flags().Changed("nodes") && c.Nodes != nodes {
-					fmt.Fprintf(os.Stderr, "the cluster continues as it was before, with %d nodes; for one with %d, delete its state first: make reset\n", c.Nodes, nodes)
+					fmt.Fprintf(os.Stderr, "the cluster continues as it was before, with %s; for one with %d, delete its state first: make reset\n", count(c.Nodes), nodes)
 				}
-				fmt.Printf("up: Kubernetes %s, %d nodes, %s\nTo use it from this terminal:  eval \"$(make -s env)\"\n",
-					c.Version, c.Nodes, time.Since(start).Round(100*time.Millisecond))
+				fmt.Printf("up: Kubernetes %s, %s, %s\nTo use it from this terminal:  eval \"$(make -s env)\"\n",
+					c.Version, count(c.Nodes), time.Since(start).Round(100*time.Millisecond))
 				return nil
 			})
 		},
@@ -74,7 +74,7 @@ func statusCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("up: Kubernetes %s, %d nodes\nkubeconfig: %s\n", c.Version, c.Nodes, c.Kubeconfig)
+		fmt.Printf("up: Kubernetes %s, %s\nkubeconfig: %s\n", c.Version, count(c.Nodes), c.Kubeconfig)
 		return nil
 	})
 }
@@ -154,4 +154,12 @@ func withUpDir(ctx context.Context, run func(ctx context.Context, dir string) er
 		return err
 	}
 	return run(ctx, upDir(root))
+}
+
+// count is a number of nodes with its noun.
+func count(nodes int) string {
+	if nodes == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", nodes)
 }

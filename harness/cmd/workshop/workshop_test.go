@@ -483,9 +483,9 @@ func TestIntroductionWhileCompiling(t *testing.T) {
 
 func TestUp(t *testing.T) {
 	r := newRepository(t, "$ kubectl get configmap mine --namespace default --output name", "configmap/mine")
-	out, status := r.workshop("", "up", "--nodes=2")
+	out, status := r.workshop("", "up", "--nodes=1")
 	require.Zero(t, status, "%s", out)
-	require.Contains(t, out, "up: Kubernetes v1.37.1, 2 nodes, ")
+	require.Contains(t, out, "up: Kubernetes v1.37.1, 1 node, ")
 	shell := func(command string) (string, error) {
 		env, status := r.workshop("", "env")
 		require.Zero(t, status, "%s", env)
@@ -503,7 +503,7 @@ func TestUp(t *testing.T) {
 	require.Contains(t, out, "the cluster is already up; make status describes it, make down stops it")
 	out, status = r.workshop("", "status")
 	require.Zero(t, status)
-	require.Contains(t, out, "up: Kubernetes v1.37.1, 2 nodes\nkubeconfig: "+r.dir)
+	require.Contains(t, out, "up: Kubernetes v1.37.1, 1 node\nkubeconfig: "+r.dir)
 	out, status = r.workshop("", "lesson", "1", "--cluster=up")
 	require.Zero(t, status, "%s", out)
 	out, status = r.workshop("", "lesson", "1", "--keep")
@@ -522,8 +522,8 @@ func TestUp(t *testing.T) {
 	require.Contains(t, out, "no cluster is up; its state has been kept, and make up starts it again")
 	out, status = r.workshop("", "up", "--nodes=7")
 	require.Zero(t, status, "%s", out)
-	require.Contains(t, out, "up: Kubernetes v1.37.1, 3 nodes", "the one that was added has stayed")
-	require.Contains(t, out, "the cluster continues as it was before, with 3 nodes; for one with 7, delete its state first: make reset")
+	require.Contains(t, out, "up: Kubernetes v1.37.1, 2 nodes", "the one that was added has stayed")
+	require.Contains(t, out, "the cluster continues as it was before, with 2 nodes; for one with 7, delete its state first: make reset")
 
 	pid, err := os.ReadFile(filepath.Join(r.dir, ".workshop", "up", "pid"))
 	require.NoError(t, err)
