@@ -26,6 +26,7 @@ var inherit = map[string]string{
 	"harness/cmd/bootstrap/main.go":            "the workshop",
 	"harness/guard/rerun.go":                   "the workshop",
 	"harness/cmd/mutation/gremlins.go":         "go list",
+	"harness/cmd/vet/main.go":                  "go tool vet",
 	"harness/exercise/attempts.go":             "git apply",
 	"harness/exercise/grade.go":                "go build",
 	"harness/gobuild/gobuild.go":               "go build",
