@@ -197,6 +197,17 @@ func TestCompareGolden(t *testing.T) {
 	same.Timeline = []verdict.Line{{At: 20 * time.Second, Who: "event", What: "DELETED pod a"}, {Who: "controller", What: "delete pod a"}, {Who: "controller", What: "delete pod a"}}
 	require.NoError(t, e.CompareGolden(same), "numbers, repetitions and the order may differ")
 
+	late := v
+	late.Message = "The Pod was deleted after 59s."
+	require.NoError(t, e.UpdateGolden(late))
+	for _, duration := range []string{"1.5s", "1m23s", "1h0m1s"} {
+		late.Message = "The Pod was deleted after " + duration + "."
+		require.NoError(t, e.CompareGolden(late))
+	}
+	late.Message = "The Pod was deleted after 59 Nodes."
+	require.Error(t, e.CompareGolden(late))
+	require.NoError(t, e.UpdateGolden(v))
+
 	other := v
 	other.Message = "The Node was deleted 3 times."
 	require.Error(t, e.CompareGolden(other))

@@ -60,7 +60,7 @@ func (e Exercise) CompareGolden(v Verdict) error {
 }
 
 var (
-	number = regexp.MustCompile(`\d+(\.\d+)?`)
+	number = regexp.MustCompile(`(\d+h)?(\d+m)?\d+(\.\d+)?`) // 59s, or 1m23s on a busy machine
 	pod    = regexp.MustCompile(`-[a-z0-9]{8,10}-[a-z0-9]{5}\b`)
 	// observation is what the check has read. Older golden files have such lines.
 	observation = regexp.MustCompile(`^ *[0-9.]+s  user +(get|list) `)
