@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// freeze stops all threads of the program with SIGSTOP, and lets them continue with SIGCONT after a time, or when ctx
-// ends. Time in which no program got a processor does not count: another one is to lead meanwhile. freeze returns when the
+// freeze stops all threads of the program with SIGSTOP, and lets them continue with SIGCONT after a time, or when ctx ends.
+// Time in which the programs waited for a processor does not count: another one is to lead meanwhile. freeze returns when the
 // program runs again or has ended. A program that is being stopped is not frozen, and one that is stopped or killed meanwhile
 // is thawed. If the program is frozen already, freeze waits for that to end. done is false if the program was not frozen,
 // because it was being stopped or had ended.
@@ -44,10 +44,10 @@ func (p *process) freeze(ctx context.Context, long time.Duration) (done bool) {
 
 // elapsed returns how long it is since a time.
 func (p *process) elapsed(since time.Time) time.Duration {
-	if p.awake == nil {
+	if p.unslowed == nil {
 		return time.Since(since)
 	}
-	return p.awake(since)
+	return p.unslowed(since)
 }
 
 // thawLocked lets the program continue if it is frozen. p.mu is held.

@@ -98,7 +98,7 @@ func TestAProgramIsFrozenForLongerOnABusyMachine(t *testing.T) {
 	p := shell(t, nil, exitsOnTERM)
 	p.says("ready")
 	var looks atomic.Int32
-	p.awake = func(time.Time) time.Duration {
+	p.unslowed = func(time.Time) time.Duration {
 		if looks.Add(1) < 3 {
 			return 0 // it was all lost
 		}

@@ -142,6 +142,7 @@ type stalls struct {
 	mu       sync.Mutex
 	all      []stall
 	starved  []stall // apart from all
+	slowed   []stall // apart from all, and including starved
 	hasSpare bool    // there was processor time to spare when that was last looked at
 
 	turn chan struct{} // has an element while it is the turn of a caller of awaitSpare
@@ -178,7 +179,8 @@ func watchForStalls(probe func(context.Context), read func(context.Context) proc
 			}
 			if now := time.Now(); now.Sub(last) >= starvedInterval {
 				next := read(ctx)
-				s.addStarved(last, now, starved(use, next, now.Sub(last)))
+				s.add(&s.starved, last, now, starved(use, next, now.Sub(last)))
+				s.add(&s.slowed, last, now, slowed(use, next, now.Sub(last)))
 				s.mu.Lock()
 				s.hasSpare = hasSpare(use, next, now.Sub(last), room)
 				s.mu.Unlock()
@@ -189,13 +191,13 @@ func watchForStalls(probe func(context.Context), read func(context.Context) proc
 	return s
 }
 
-// addStarved notes that for a part of this time our processes waited for a processor. A stall counts only once.
-func (s *stalls) addStarved(from, to time.Time, part float64) {
+// add notes that for a part of this time our processes waited for a processor. A stall counts only once.
+func (s *stalls) add(list *[]stall, from, to time.Time, part float64) {
 	waited := time.Duration(part*float64(to.Sub(from))) - s.since(from)
 	if waited > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.starved = append(s.starved, stall{to.Add(-waited), to})
+		*list = append(*list, stall{to.Add(-waited), to})
 	}
 }
 
@@ -243,6 +245,16 @@ func (s *stalls) starvedSince(begin time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return sum(s.all, begin) + sum(s.starved, begin)
+}
+
+// slowedSince is like starvedSince, but includes such time on a machine that is merely busy.
+func (s *stalls) slowedSince(begin time.Time) time.Duration {
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sum(s.all, begin) + sum(s.slowed, begin)
 }
 
 // sum returns how long the stalls took, from a time on.

@@ -24,7 +24,7 @@ type process struct {
 	// it is started again.
 	mayExit  func(status int, started time.Time) bool
 	starting func()                              // is called before each start; may be nil
-	awake    func(since time.Time) time.Duration // for how long the programs could run since then; may be nil
+	unslowed func(since time.Time) time.Duration // how long it would be since then with enough processors; may be nil
 	downtime time.Duration                       // after an exit, before it is started again; 0 for restartDelay
 
 	off atomic.Bool // the machine that it runs on is off, so it must not be started

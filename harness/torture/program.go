@@ -134,7 +134,7 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 	p.process = &process{
 		env:     append(env, "KUBECONFIG="+kubeconfig, "KUBE_CACHE_MUTATION_DETECTOR=true"),
 		died:    r.died,
-		mayExit: r.mayExit(p), starting: func() { r.noteStart(p) }, awake: r.awake,
+		mayExit: r.mayExit(p), starting: func() { r.noteStart(p) }, unslowed: r.unslowed,
 	}
 	p.process.off.Store(one.node != "") // until followMachines starts it
 	if len(r.scenario.programs()) > 1 || one.name != one.program {

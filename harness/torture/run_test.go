@@ -314,13 +314,16 @@ func TestStalls(t *testing.T) {
 	require.Zero(t, (*stalls)(nil).since(at(0)))
 	require.Zero(t, (*stalls)(nil).starvedSince(at(0)))
 
-	s.addStarved(at(18), at(28), 0.5)
+	s.add(&s.starved, at(18), at(28), 0.5)
 	require.Equal(t, 8*time.Second, s.starvedSince(at(0)), "one of the five seconds is a stall")
 	require.Equal(t, time.Second, s.starvedSince(at(27)), "the end of the time")
 	s.all = append(s.all, stall{at(30), at(32)})
-	s.addStarved(at(28), at(33), 0.4)
+	s.add(&s.starved, at(28), at(33), 0.4)
 	require.Equal(t, 10*time.Second, s.starvedSince(at(0)), "all of it is a stall")
 	require.Equal(t, 6*time.Second, s.since(at(0)))
+	s.add(&s.slowed, at(40), at(44), 0.5)
+	require.Equal(t, 8*time.Second, s.slowedSince(at(0)))
+	require.Equal(t, 10*time.Second, s.starvedSince(at(0)), "it is apart from that")
 }
 
 func TestStarved(t *testing.T) {
@@ -349,6 +352,10 @@ func TestStarved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first, second := processorUse{before, time.Hour}, processorUse{c.after, time.Hour + processors*c.idle}
 			require.Equal(t, c.want, starved(first, second, time.Second))
+			if name == "a busy machine" {
+				c.want = 0.5
+			}
+			require.Equal(t, c.want, slowed(first, second, time.Second))
 			require.Equal(t, c.hasSpare, hasSpare(first, second, time.Second, spare))
 		})
 	}

@@ -47,14 +47,22 @@ func part(of, elapsed time.Duration, processors int) float64 {
 	return of.Seconds() / (elapsed.Seconds() * float64(processors))
 }
 
-// maxStarved limits [starved], so that patience ends on any machine.
+// maxStarved limits [starved] and [slowed], so that patience ends on any machine.
 const maxStarved = 5. / 6
 
 // starved returns the fraction of the time between two uses in which our threads waited for a processor. It is zero if
 // there was processor time to spare, or if they ran for longer than they waited, as on a machine that is merely busy.
 func starved(before, after processorUse, elapsed time.Duration) float64 {
+	if all := ranAndWaited(before, after); all.waited <= all.ran {
+		return 0
+	}
+	return slowed(before, after, elapsed)
+}
+
+// slowed is like [starved], but also on a machine that is merely busy.
+func slowed(before, after processorUse, elapsed time.Duration) float64 {
 	all := ranAndWaited(before, after)
-	if all.waited <= all.ran || hasSpare(before, after, elapsed, spare) {
+	if all.waited == 0 || hasSpare(before, after, elapsed, spare) {
 		return 0
 	}
 	return min(maxStarved, float64(all.waited)/float64(all.ran+all.waited))

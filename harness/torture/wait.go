@@ -42,6 +42,15 @@ func (r *run) awake(since time.Time) time.Duration {
 	return time.Since(since) - r.starvedSince(since)
 }
 
+// unslowed is like awake, but without all of the time in which our processes waited for a processor, even if they got one for
+// most of it. Patience would be too long with it; a program that others are to overtake must wait for as long.
+func (r *run) unslowed(since time.Time) time.Duration {
+	if r.lab == nil {
+		return time.Since(since)
+	}
+	return time.Since(since) - r.lab.stalls.slowedSince(since)
+}
+
 // starvedSince returns for how much of the time since begin the machine stalled or our processes waited for a processor.
 func (r *run) starvedSince(begin time.Time) time.Duration {
 	if r.lab == nil {
