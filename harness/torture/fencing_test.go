@@ -39,7 +39,11 @@ func TestFencing(t *testing.T) {
 	}
 
 	options.Commands = Commands{"ledger": append([]string{"env", "BUG=no-fencing"}, fenced["ledger"]...)}
-	report, err = lab.Run(t.Context(), options)
+	for range 3 { // on a machine without a processor to spare, no other leader may write in time
+		if report, err = lab.Run(t.Context(), options); err != nil || len(report.Failures()) > 0 {
+			break
+		}
+	}
 	require.NoError(t, err)
 	failures := report.Failures()
 	require.NotEmpty(t, failures)
