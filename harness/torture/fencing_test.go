@@ -39,11 +39,7 @@ func TestFencing(t *testing.T) {
 	}
 
 	options.Commands = Commands{"ledger": append([]string{"env", "BUG=no-fencing"}, fenced["ledger"]...)}
-	for range 3 { // on a machine without a processor to spare, no other leader may write in time
-		if report, err = lab.Run(t.Context(), options); err != nil || len(report.Failures()) > 0 {
-			break
-		}
-	}
+	report, err = lab.Run(t.Context(), options)
 	require.NoError(t, err)
 	failures := report.Failures()
 	require.NotEmpty(t, failures)
