@@ -95,7 +95,7 @@ formatted = $(filter-out exercises,$(modules)) $(wildcard exercises/*.go exercis
 # All modules at once, in the workspace, so that shared packages are compiled and checked once. A test in
 # harness/repository makes sure that each module also builds without the workspace, from the same versions. Both commands need
 # compiled packages. With the race detector, they are those that "make tests" needs too; all of Kubernetes is compiled without.
-# Our vet is the go command's, without most of what it does in other people's packages: see harness/cmd/vet.
+# harness/cmd/vet is the go command's vet, but does not analyze most dependencies.
 vet = "-vettool=$(CURDIR)/.workshop/bin/vet"
 kubernetes = ./harness/controlplane/...
 rest = $(filter-out $(kubernetes),$(packages))

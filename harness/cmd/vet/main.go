@@ -1,8 +1,9 @@
 // Command vet is a faster vet for "go vet -vettool". It runs the go command's own vet on the workshop's packages, but not on
 // most of their dependencies, which are 2,200 packages for the control plane alone.
 //
-// In a dependency, vet finds nothing wrong. It only learns which functions are like [fmt.Printf], and which ones never return, to
-// check their callers. Of the functions that the workshop calls, few are, and vet still learns these.
+// Vet reports nothing about a dependency. It analyzes one only to find out which of its functions format like [fmt.Printf], so
+// that it can check their callers, and which never return. Our vet does so for the standard library and for the modules in
+// withFacts.
 package main
 
 import (
@@ -24,8 +25,8 @@ import (
 // own is how the paths of the workshop's modules begin.
 const own = "example.com/controllers/"
 
-// learned are the other modules of whose functions vet learns, beside the standard library.
-var learned = []string{"github.com/spf13/cobra", "k8s.io/klog/v2"}
+// withFacts are the other modules that are analyzed as dependencies: those with functions like Printf for everyday use.
+var withFacts = []string{"github.com/spf13/cobra", "k8s.io/klog/v2"}
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
@@ -36,10 +37,10 @@ func main() {
 
 func run(args []string, stdout io.Writer) error {
 	vet := filepath.Join(build.ToolDir, "vet")
-	// A later vet may pass more than facts from one package to the next.
+	// Go 1.27 may use the file of facts for the types of a package as well (https://go.dev/issue/79454).
 	if last := args[max(0, len(args)-1):]; len(last) > 0 && strings.HasPrefix(runtime.Version(), "go1.26") {
 		switch {
-		case last[0] == "-V=full": // the go command's cache keeps apart what tools with different answers find
+		case last[0] == "-V=full": // the key of what the go command caches of vet
 			return printVersion(vet, stdout)
 		case strings.HasSuffix(last[0], ".cfg"):
 			if done, err := leaveOut(last[0]); done || err != nil {
@@ -68,7 +69,8 @@ func printVersion(vet string, stdout io.Writer) error {
 	return err
 }
 
-// leaveOut reports whether vet need not look at a package, which the file describes. If so, there are no facts about it.
+// leaveOut reports whether vet need not analyze the package that the file describes. If so, it writes that there are no facts
+// about it.
 func leaveOut(file string) (bool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -83,7 +85,7 @@ func leaveOut(file string) (bool, error) {
 		return false, fmt.Errorf("%s: %w", file, err)
 	}
 	path := unit.ModulePath
-	if !unit.VetxOnly || path == "" || strings.HasPrefix(path, own) || slices.Contains(learned, path) {
+	if !unit.VetxOnly || path == "" || strings.HasPrefix(path, own) || slices.Contains(withFacts, path) {
 		return false, nil
 	}
 	return true, os.WriteFile(unit.VetxOutput, nil, 0o600)
