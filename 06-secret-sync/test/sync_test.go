@@ -243,6 +243,7 @@ func TestImmutable(t *testing.T) {
 	before := len(w.writesOf("team-a/registry"))
 	w.start()
 	w.is("team-a", "registry", "5")
+	w.caughtUp("team-a")
 	require.Equal(t, []string{"update team-a/registry 422", "delete team-a/registry 200", "create team-a/registry 201"}, w.writesOf("team-a/registry")[before:])
 }
 
