@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/guard"
@@ -45,6 +46,16 @@ func newGatherer(plans int, finished func(int)) (*gatherer, context.Context) {
 		Options: Options{Plans: plans, Progress: io.Discard}, stop: stop, done: map[int]bool{}, problems: map[string]string{},
 		finished: func(n int, _ torture.Outcome) error { finished(n); return nil },
 	}, ctx
+}
+
+// The controllers that a worker runs could reach the cluster that the worker is in, with a Pod's own service account.
+func TestAWorkerHasNoServiceAccountToken(t *testing.T) {
+	pod := Options{Workers: 1}.job().Spec.Template.Spec
+	require.Equal(t, ptr.To(false), pod.AutomountServiceAccountToken)
+	for _, volume := range pod.Volumes {
+		require.Nil(t, volume.Projected, volume.Name)
+		require.Nil(t, volume.Secret, volume.Name)
+	}
 }
 
 // A Pod is lost in the middle of a line. Its index runs again, and reports all of its plans.
