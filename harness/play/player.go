@@ -194,7 +194,13 @@ func (p *playback) step(ctx context.Context, step Step) error {
 	tooLong := func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
 	if step.Background {
-		if err := p.startJob(ctx, step.Command); err != nil {
+		err := p.startJob(ctx, step.Command)
+		switch {
+		case tooLong(err):
+			return fail(fmt.Sprintf("the command has not been started after %s", p.Limit), "")
+		case err != nil && errors.Is(err, context.Cause(ctx)): // a job, perhaps this one, has ended by itself, or playing was ended
+			return whyEnded(err, fail)
+		case err != nil:
 			return fail(err.Error(), "")
 		}
 	}

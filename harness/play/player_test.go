@@ -137,6 +137,9 @@ func TestShowsWhatIsWrong(t *testing.T) {
 			// It may be noticed before the next command, or during it.
 			console("$ sh -c 'echo last words; exit 7' &", "sh | last words", "$ sleep 300"),
 			"\n    the last lines of its log:\n    last words"},
+		"a background command that ends before it is known to run": {
+			console("$ trap 'sleep 0.5' DEBUG", "$ sh -c 'echo last words; exit 7' &", "sh | last words", "$ sleep 300"),
+			"\n    the last lines of its log:\n    last words"},
 		"a background command that is killed before it says what it should": {
 			console("$ sleep 300 &", "$ kill -9 %1", "$ true", "sleep | never"),
 			"sleep was ended before it logged what the page says"},
@@ -163,6 +166,14 @@ func TestWaitsNoLongerThanTheLimit(t *testing.T) {
 		_, _, err := playText(t, t.Context(), play.Player{Limit: limit}, console("$ sh -c 'echo one; exec sleep 300' &", "sh | two"))
 		if strings.Contains(err.Error(), "- sh | two\n    the last lines of it:\n    one") {
 			require.ErrorContains(t, err, fmt.Sprintf("the log of sh has no such line after %s", limit))
+			break
+		}
+	}
+	// The second command is not started before the first has ended.
+	for limit := 250 * time.Millisecond; ; limit *= 2 {
+		_, _, err := playText(t, t.Context(), play.Player{Limit: limit, Grace: time.Minute}, console("$ sleep 300 &", "$ sleep 301 &"))
+		require.ErrorContains(t, err, fmt.Sprintf("the command has not been started after %s\n", limit))
+		if strings.Contains(err.Error(), "$ sleep 301") {
 			break
 		}
 	}
@@ -313,6 +324,20 @@ func TestLeavesNothingBehindWhenInterrupted(t *testing.T) {
 	_, _, err := playText(t, ctx, play.Player{}, text)
 	require.ErrorContains(t, err, "Ctrl-C")
 	requireGone(t, pids...)
+}
+
+// Before a background command is started, the player waits for the end of one that has the same name.
+func TestInterruptedWhileACommandIsStarted(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "mark")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupt := errors.New("Ctrl-C")
+	go func() {
+		waitForFile(mark)
+		cancel(interrupt)
+	}()
+	_, _, err := playText(t, ctx, play.Player{Grace: time.Minute}, console("$ sleep 300 &", "$ echo > "+mark, "$ sleep 301 &"))
+	require.ErrorIs(t, err, interrupt)
+	require.NotErrorAs(t, err, new(*play.MismatchError), "the page is not wrong")
 }
 
 func TestLeavesNothingBehindWhenKilled(t *testing.T) {
