@@ -207,8 +207,8 @@ cross: ## Check that everything compiles for Linux and macOS, amd64 and arm64. S
 		done; \
 	done
 
-# The go command gives what it builds a new time even if nothing has changed. The copies keep theirs, as the proof of the
-# exercises, whose result depends on them, would otherwise run again each time.
+# go build updates the modification time of a program even if it is up to date. The tests of the exercises depend on these
+# programs, and their result would never be cached. So the programs are copied, and only if they have changed.
 .PHONY: tools
 tools:
 	@cd tools && GOWORK=off go build -o ../.workshop/tools/ tool
