@@ -80,7 +80,10 @@ type Options struct {
 	Mutants  []Mutant
 	// Baseline is that of the controller without bugs; nil to learn it first.
 	Baseline *torture.Baseline
-	// Plans are plans that show a mutant, by its name. A mutant that is not among them is tried with all plans.
+	// Commands start the programs of the controller without bugs; nil to build them.
+	Commands torture.Commands
+	// Plans are plans that show a mutant, by its name. A mutant that is not among them is tried with all plans. One that is
+	// runs beside the controller without the bug, not before it.
 	Plans map[string]torture.Plan
 	// AtOnce is how many mutants are put to torture at a time; 0 for what the machine allows.
 	AtOnce int
@@ -107,11 +110,12 @@ func RunIn(ctx context.Context, lab *torture.Lab, o Options) ([]Result, error) {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	commands, err := build(ctx, o.Scenario, scratch, Mutant{Name: "none"})
-	if err != nil {
-		return nil, err
+	if o.Commands == nil {
+		if o.Commands, err = build(ctx, o.Scenario, scratch, Mutant{Name: "none"}); err != nil {
+			return nil, err
+		}
 	}
-	correct := torture.Options{Scenario: o.Scenario, Commands: commands, Progress: o.Progress}
+	correct := torture.Options{Scenario: o.Scenario, Commands: o.Commands, Progress: o.Progress}
 	runsEach := 0
 	o.AtOnce, runsEach = share(correct.Runs(), o.AtOnce)
 	if o.Baseline == nil {
@@ -163,24 +167,24 @@ func (t *trial) judge(ctx context.Context, m Mutant) (Result, error) {
 	}
 	mutant, correct := t.correct, t.correct
 	mutant.Commands, mutant.Reference = commands, correct.Commands
+	var comparison errgroup.Group
+	compare := func(plan torture.Plan) {
+		comparison.Go(func() (err error) {
+			result.control, err = t.control(ctx, correct, plan)
+			return err
+		})
+	}
+	known, isKnown := t.Plans[m.Name]
+	if isKnown {
+		compare(known)
+	}
 	plan, err := t.find(ctx, mutant, &result)
 	result.duration = time.Since(begin)
-	if err != nil || result.verdict == torture.Passed {
+	if !isKnown && err == nil && result.verdict != torture.Passed {
+		compare(plan)
+	}
+	if err := errors.Join(err, comparison.Wait()); err != nil || result.verdict == torture.Passed || t.Replays == 0 {
 		return result, err
-	}
-	correct.Plans = []torture.Plan{plan}
-	const attempts = 3 // to run it at all
-	for tries := 0; tries < attempts && result.control == nil; tries++ {
-		control, err := t.run(ctx, correct)
-		if err != nil {
-			return result, fmt.Errorf("the controller without the bug: %w", err)
-		}
-		if outcome := control.Outcomes[0]; outcome.Verdict != torture.NotRun && !outcome.NotMet {
-			result.control = &outcome.Verdict
-		}
-	}
-	if t.Replays == 0 {
-		return result, nil
 	}
 	mutant.Plans = slices.Repeat([]torture.Plan{plan}, t.Replays)
 	again, err := t.run(ctx, mutant)
@@ -194,6 +198,23 @@ func (t *trial) judge(ctx context.Context, m Mutant) (Result, error) {
 		}
 	}
 	return result, nil
+}
+
+// control runs the controller without the bug in a plan, and returns its verdict; nil if the plan could not be run, or its fault
+// was never met.
+func (t *trial) control(ctx context.Context, correct torture.Options, plan torture.Plan) (*torture.Verdict, error) {
+	correct.Plans = []torture.Plan{plan}
+	const attempts = 3 // to run it at all
+	for range attempts {
+		report, err := t.run(ctx, correct)
+		if err != nil {
+			return nil, fmt.Errorf("the controller without the bug: %w", err)
+		}
+		if outcome := report.Outcomes[0]; outcome.Verdict != torture.NotRun && !outcome.NotMet {
+			return &outcome.Verdict, nil
+		}
+	}
+	return nil, nil
 }
 
 // find returns the plan that shows a mutant, and notes what it showed. The simplest comes first: no fault at all. Then come

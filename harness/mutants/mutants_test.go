@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -192,6 +194,31 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A plan that is known to show the bug runs with the mutant and without the bug at the same time.
+func TestJudgeWithAKnownPlan(t *testing.T) {
+	plan := torture.Plan{Kind: "slow"}
+	lost := torture.Outcome{Plan: plan, Verdict: torture.Lost}
+	synctest.Test(t, func(t *testing.T) {
+		judge := &trial{
+			Options: Options{Plans: map[string]torture.Plan{"m": plan}}, correct: torture.Options{Commands: torture.Commands{}},
+			build: func(context.Context, Mutant) (torture.Commands, error) { return nil, nil },
+			run: func(_ context.Context, o torture.Options) (*torture.Report, error) {
+				require.Equal(t, []torture.Plan{plan}, o.Plans)
+				time.Sleep(time.Minute)
+				if o.Reference == nil { // it is the controller without the bug
+					return &torture.Report{Outcomes: []torture.Outcome{{Plan: plan}}}, nil
+				}
+				return &torture.Report{Planned: []torture.Plan{plan}, Outcomes: []torture.Outcome{lost, lost}}, nil
+			},
+		}
+		begin := time.Now()
+		result, err := judge.judge(t.Context(), Mutant{Name: "m", Expect: []torture.Verdict{torture.Lost}})
+		require.NoError(t, err)
+		require.True(t, result.Caught(), "%s", result)
+		require.Equal(t, time.Minute, time.Since(begin))
+	})
 }
 
 func TestNotEveryScenarioHasSomethingToBreak(t *testing.T) {

@@ -50,7 +50,9 @@ func Require(t *testing.T, plans torture.Options, shows map[string]string) {
 	var group errgroup.Group
 	var results []mutants.Result
 	group.Go(func() (err error) {
-		results, err = mutants.RunIn(t.Context(), lab, mutants.Options{Scenario: scenario, Mutants: broken, Baseline: plans.Baseline, Plans: of, Progress: os.Stderr})
+		results, err = mutants.RunIn(t.Context(), lab, mutants.Options{
+			Scenario: scenario, Mutants: broken, Commands: commands, Baseline: plans.Baseline, Plans: of, Progress: os.Stderr,
+		})
 		return err
 	})
 	report, err := lab.Run(t.Context(), plans)
