@@ -37,6 +37,7 @@ func UnitTests(t *testing.T, module, dir string) {
 	env = append(append(env, settings...), "GOWORK=off", "CGO_ENABLED=0", "KUBE_CACHE_MUTATION_DETECTOR=true")
 	for _, patch := range patches {
 		t.Run(strings.TrimSuffix(filepath.Base(patch), ".patch"), func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			for _, source := range sources {
 				text, err := os.ReadFile(source)
@@ -59,7 +60,7 @@ func UnitTests(t *testing.T, module, dir string) {
 			}
 			output, err := run("git", "apply", patch)
 			require.NoError(t, err, output)
-			output, err = run("go", "test", "-vet=off", "-run", "^"+name+"$", ".")
+			output, err = run("go", "test", "-vet=off", "-ldflags=-s", "-run", "^"+name+"$", ".")
 			require.Error(t, err, "%s passes with the bug", name)
 			require.Contains(t, output, "--- FAIL: "+name, output)
 		})
