@@ -65,8 +65,17 @@ func run(ctx context.Context, config *rest.Config, namespace string) error {
 	return controller.Run(ctx)
 }
 
+// As subtests, these start after all other tests of the package. The page and torture take longest.
+func TestController(t *testing.T) {
+	t.Parallel()
+	t.Run("LeastPrivilege", testLeastPrivilege)
+	t.Run("Program", testProgram)
+	t.Run("CostOfAStart", testCostOfAStart)
+	t.Run("SurvivesKills", testSurvivesKills)
+}
+
 // The ServiceAccount has the rights that the controller needs, and no others.
-func TestLeastPrivilege(t *testing.T) {
+func testLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	env := clustertest.New(t)
 	env.Install("../manifests")
@@ -83,7 +92,7 @@ func TestLeastPrivilege(t *testing.T) {
 	})
 }
 
-func TestProgram(t *testing.T) {
+func testProgram(t *testing.T) {
 	t.Parallel()
 	program := clustertest.BuildProgram(t, "..", "./cmd/workqueue")
 	env := clustertest.New(t)
@@ -139,7 +148,7 @@ func TestLeavesNoGoroutine(t *testing.T) {
 
 // A start costs one watch of each resource, which first streams what exists, and no list. An idle controller makes no
 // requests.
-func TestCostOfAStart(t *testing.T) {
+func testCostOfAStart(t *testing.T) {
 	t.Parallel()
 	env := clustertest.New(t)
 	old := install(t, env)
@@ -170,7 +179,7 @@ func TestCostOfAStart(t *testing.T) {
 
 // Whether the controller or the API server is killed, and whenever: once both run again, no Pod stays older than its
 // config.
-func TestSurvivesKills(t *testing.T) {
+func testSurvivesKills(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("SEED"); text != "" {

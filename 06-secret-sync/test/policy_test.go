@@ -17,7 +17,7 @@ import (
 )
 
 // With the controller's token, one can write copies and nothing else.
-func TestPolicy(t *testing.T) {
+func testPolicy(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
 	theirs := w.own("team-a", "theirs", "x")
@@ -111,7 +111,7 @@ func TestPolicy(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(err), "%v", err)
 }
 
-func TestRights(t *testing.T) {
+func testRights(t *testing.T) {
 	w := newWorld(t)
 	w.RequireRights(account, clustertest.Rights{
 		May: []string{
@@ -126,7 +126,7 @@ func TestRights(t *testing.T) {
 }
 
 // Where the controller has no rights, it says so, and copies to all other namespaces.
-func TestNoRightsInSomeNamespaces(t *testing.T) {
+func testNoRightsInSomeNamespaces(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a", "team-b")
 	// In place of the right to write Secrets everywhere, it gets one in a single namespace.
@@ -160,7 +160,7 @@ func TestNoRightsInSomeNamespaces(t *testing.T) {
 }
 
 // What must not be started, or has nothing to do.
-func TestRefusals(t *testing.T) {
+func testRefusals(t *testing.T) {
 	w := newWorld(t)
 	for args, want := range map[string]string{
 		"--namespace-selector=a in (": `--namespace-selector: "a in (" is not a label selector`,

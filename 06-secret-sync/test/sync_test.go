@@ -25,7 +25,7 @@ import (
 )
 
 // B1, B20: Secrets of others that have the name of a copy.
-func TestNamesakes(t *testing.T) {
+func testNamesakes(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a", "team-b", "team-c")
 	theirs := w.own("team-a", "registry", "theirs")
@@ -62,7 +62,7 @@ func TestNamesakes(t *testing.T) {
 }
 
 // B2: whatever happens to a copy, one write repairs it.
-func TestRepairs(t *testing.T) {
+func testRepairs(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
 	w.start()
@@ -108,7 +108,7 @@ func TestRepairs(t *testing.T) {
 }
 
 // B3, B10: what happens while the controller is down.
-func TestWhileDown(t *testing.T) {
+func testWhileDown(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a", "team-b", "team-c")
 	run := w.start()
@@ -140,7 +140,7 @@ func TestWhileDown(t *testing.T) {
 }
 
 // B10: the controller starts with another selector.
-func TestAnotherSelector(t *testing.T) {
+func testAnotherSelector(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a", "team-b")
 	w.label("team-b", "team", "web")
@@ -156,7 +156,7 @@ func TestAnotherSelector(t *testing.T) {
 }
 
 // B4: the sources cannot be read when the controller starts.
-func TestColdCache(t *testing.T) {
+func testColdCache(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
 	run := w.start()
@@ -189,7 +189,7 @@ func TestColdCache(t *testing.T) {
 }
 
 // B5, B6: a source is deleted and created again at once, also with another type.
-func TestRecreatedSource(t *testing.T) {
+func testRecreatedSource(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
 	w.start()
@@ -209,7 +209,7 @@ func TestRecreatedSource(t *testing.T) {
 }
 
 // B7: an immutable copy is deleted and created again, and nothing loops.
-func TestImmutable(t *testing.T) {
+func testImmutable(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
 	run := w.start()
@@ -248,7 +248,7 @@ func TestImmutable(t *testing.T) {
 }
 
 // B8, B9: a namespace that cannot be deleted for a while, and comes back.
-func TestTerminatingNamespace(t *testing.T) {
+func testTerminatingNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a", "team-b")
 	w.start()
@@ -286,7 +286,7 @@ func TestTerminatingNamespace(t *testing.T) {
 }
 
 // B11: two sources whose copies have the same name.
-func TestTwoSources(t *testing.T) {
+func testTwoSources(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
 	w.start()
@@ -333,7 +333,7 @@ func TestAtRest(t *testing.T) {
 }
 
 // B13: a Secret of the largest size is copied, and types that mean nothing elsewhere are not.
-func TestLargeAndRefused(t *testing.T) {
+func testLargeAndRefused(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
 	w.start()
@@ -351,7 +351,7 @@ func TestLargeAndRefused(t *testing.T) {
 }
 
 // A source may be narrowed to some namespaces and some keys.
-func TestNarrowed(t *testing.T) {
+func testNarrowed(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a", "team-b")
 	w.start()
@@ -370,7 +370,7 @@ func TestNarrowed(t *testing.T) {
 }
 
 // B14, B19: a source is deleted while its copies are created, and while they are updated. That stops.
-func TestDeletedDuringFanOut(t *testing.T) {
+func testDeletedDuringFanOut(t *testing.T) {
 	w := newWorld(t)
 	names := w.targets(60)
 	for _, verb := range []string{"create", "update"} {
@@ -406,7 +406,7 @@ func TestDeletedDuringFanOut(t *testing.T) {
 }
 
 // B14: deletes go ahead of what has waited for longer: here, the copies of another source.
-func TestDeletesGoFirst(t *testing.T) {
+func testDeletesGoFirst(t *testing.T) {
 	w := newWorld(t)
 	names := w.targets(60)
 	run := w.start()
@@ -430,7 +430,7 @@ func TestDeletesGoFirst(t *testing.T) {
 func isDelete(write string) bool { return strings.HasPrefix(write, "delete ") }
 
 // B15: Secrets that have nothing to do with the controller are not read.
-func TestUnrelatedSecrets(t *testing.T) {
+func testUnrelatedSecrets(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a", "team-b")
 	for i := range 30 {
@@ -455,7 +455,7 @@ func TestUnrelatedSecrets(t *testing.T) {
 }
 
 // B16: nothing that the controller writes or says has a byte of a Secret, whatever fails.
-func TestNoSecretBytes(t *testing.T) {
+func testNoSecretBytes(t *testing.T) {
 	w := newWorld(t)
 	const value = "hunter2-is-my-password"
 	w.target("team-a", "team-b")
@@ -497,7 +497,7 @@ func TestNoSecretBytes(t *testing.T) {
 
 // What others have put on a source is not copied: owners, whom the garbage collector would not find in the other namespace, and
 // kubectl's annotation with the data.
-func TestMetadataIsNotCopied(t *testing.T) {
+func testMetadataIsNotCopied(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
 	w.start()
@@ -518,7 +518,7 @@ func TestMetadataIsNotCopied(t *testing.T) {
 }
 
 // B18: several changes at once.
-func TestManyChanges(t *testing.T) {
+func testManyChanges(t *testing.T) {
 	w := newWorld(t)
 	names := w.targets(100)
 	w.start()
@@ -551,7 +551,7 @@ func TestManyChanges(t *testing.T) {
 // The controller of a source namespace that does not exist says so, and the copies of others stay, also when it has begun to work.
 // The manifests' account may not make copies of another namespace, and would be deleted with its own, so these controllers have
 // another account.
-func TestNoSourceNamespace(t *testing.T) {
+func testNoSourceNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.target("team-a")
 	run := w.start()

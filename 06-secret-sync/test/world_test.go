@@ -36,6 +36,34 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// Each has a control plane of its own. As subtests, they start after all other tests of the package, of which two wait for a
+// minute: the page, and TestAtRest.
+func TestController(t *testing.T) {
+	t.Parallel()
+	t.Run("Policy", testPolicy)
+	t.Run("Rights", testRights)
+	t.Run("NoRightsInSomeNamespaces", testNoRightsInSomeNamespaces)
+	t.Run("Refusals", testRefusals)
+	t.Run("Namesakes", testNamesakes)
+	t.Run("Repairs", testRepairs)
+	t.Run("WhileDown", testWhileDown)
+	t.Run("AnotherSelector", testAnotherSelector)
+	t.Run("ColdCache", testColdCache)
+	t.Run("RecreatedSource", testRecreatedSource)
+	t.Run("Immutable", testImmutable)
+	t.Run("TerminatingNamespace", testTerminatingNamespace)
+	t.Run("TwoSources", testTwoSources)
+	t.Run("LargeAndRefused", testLargeAndRefused)
+	t.Run("Narrowed", testNarrowed)
+	t.Run("DeletedDuringFanOut", testDeletedDuringFanOut)
+	t.Run("DeletesGoFirst", testDeletesGoFirst)
+	t.Run("UnrelatedSecrets", testUnrelatedSecrets)
+	t.Run("NoSecretBytes", testNoSecretBytes)
+	t.Run("MetadataIsNotCopied", testMetadataIsNotCopied)
+	t.Run("ManyChanges", testManyChanges)
+	t.Run("NoSourceNamespace", testNoSourceNamespace)
+}
+
 // world is a control plane of the test's own, because the controller writes in all of its namespaces. Namespace is the
 // manifests' own, and the source namespace.
 type world struct {
