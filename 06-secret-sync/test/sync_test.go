@@ -229,10 +229,9 @@ func testImmutable(t *testing.T) {
 	require.Nil(t, copied.Immutable)
 	require.Equal(t, "a", copied.Labels["team"])
 	w.caughtUp("team-a")
-	// Until the cache shows what somebody did to the copy, a write gets a conflict and is retried. With backoff, 25 of them take
-	// 20 seconds.
+	// Until the cache shows what somebody did to the copy, a write gets a conflict and is retried: more often on a slow machine.
 	all := w.writesOf("team-a/registry")
-	require.LessOrEqual(t, len(all), 8+25, "%q", all)
+	require.LessOrEqual(t, len(all), 12, "%q", all)
 	writes := slices.DeleteFunc(all, func(w string) bool { return strings.HasSuffix(w, " 409") })
 	require.LessOrEqual(t, len(writes), 8, "a create, three times a delete and a create, and an update: %q", writes)
 
