@@ -65,7 +65,7 @@ func run(ctx context.Context, config *rest.Config, namespace string) error {
 	return controller.Run(ctx)
 }
 
-// As subtests, these start after all other tests of the package. The page and torture take longest.
+// Subtests start later than most other tests, so the two that take longest start first: the page, and torture.
 func TestController(t *testing.T) {
 	t.Parallel()
 	t.Run("LeastPrivilege", testLeastPrivilege)

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Each has a control plane of its own. As subtests, they start after all other tests of the package, of which two wait for a
-// minute: the page, and TestAtRest.
+// Each has a control plane of its own. Subtests start later than most other tests, so the two that take a minute start first:
+// the page, and TestAtRest.
 func TestController(t *testing.T) {
 	t.Parallel()
 	t.Run("Policy", testPolicy)

@@ -82,8 +82,8 @@ type Options struct {
 	Baseline *torture.Baseline
 	// Commands start the programs of the controller without bugs; nil to build them.
 	Commands torture.Commands
-	// Plans are plans that show a mutant, by its name. A mutant that is not among them is tried with all plans. One that is
-	// runs beside the controller without the bug, not before it.
+	// Plans are plans that show a mutant, by its name. A mutant that is not among them is tried with all plans.
+	// Where the plan is known, the mutant and the controller without the bug run at the same time.
 	Plans map[string]torture.Plan
 	// AtOnce is how many mutants are put to torture at a time; 0 for what the machine allows.
 	AtOnce int
@@ -200,8 +200,8 @@ func (t *trial) judge(ctx context.Context, m Mutant) (Result, error) {
 	return result, nil
 }
 
-// control runs the controller without the bug in a plan, and returns its verdict; nil if the plan could not be run, or its fault
-// was never met.
+// control runs the controller without the bug in a plan, and returns its verdict; nil if the plan could not be run, or its
+// fault was never met.
 func (t *trial) control(ctx context.Context, correct torture.Options, plan torture.Plan) (*torture.Verdict, error) {
 	correct.Plans = []torture.Plan{plan}
 	const attempts = 3 // to run it at all

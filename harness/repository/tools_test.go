@@ -39,15 +39,15 @@ func TestMakeToolsKeepsWhatHasNotChanged(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 	}
 	makeTools()
-	long := time.Now().Add(-time.Hour).Truncate(time.Second)
+	hourAgo := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for _, program := range programs {
-		require.NoError(t, os.Chtimes(program, long, long))
+		require.NoError(t, os.Chtimes(program, hourAgo, hourAgo))
 	}
 	isOld := func(program string) bool {
 		t.Helper()
 		info, err := os.Stat(program)
 		require.NoError(t, err)
-		return info.ModTime().Equal(long)
+		return info.ModTime().Equal(hourAgo)
 	}
 	makeTools()
 	for _, program := range programs {
