@@ -1,6 +1,7 @@
 package play
 
 import (
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -74,6 +75,46 @@ func matchText(pattern, line string) bool {
 		rest = rest[at+len(piece):]
 	}
 	return strings.HasSuffix(rest, pieces[last])
+}
+
+// statusLine is how a page says that a command fails: the last line of its output, which is never printed by the command.
+func statusLine(status int) string { return fmt.Sprintf("(exit status %d)", status) }
+
+var statusPattern = regexp.MustCompile(`^\(exit status ([1-9]\d{0,2})\)$`)
+
+// expectedStatus splits what a page expects of a command into the lines of its output and its exit status.
+func expectedStatus(expect []string) (output []string, status int) {
+	if count := len(expect); count > 0 {
+		if match := statusPattern.FindStringSubmatch(expect[count-1]); match != nil {
+			status, _ = strconv.Atoi(match[1]) // at most three digits
+			return expect[:count-1], status
+		}
+	}
+	return expect, 0
+}
+
+// compareRun compares the output and the exit status of a command with what the page expects. The exit status is no line of
+// output: no ellipsis stands for it, and a command cannot print it. The result is a diff as that of compare.
+func compareRun(expect, lines []string, status int) string {
+	output, wanted := expectedStatus(expect)
+	diff := compare(output, lines)
+	if status == wanted {
+		return diff
+	}
+	if diff == "" && len(lines) > 0 {
+		diff = "  " + strings.Join(last(lines), "\n  ")
+	}
+	var statuses []string
+	if diff != "" {
+		statuses = append(statuses, diff)
+	}
+	if wanted != 0 {
+		statuses = append(statuses, "- "+statusLine(wanted))
+	}
+	if status != 0 {
+		statuses = append(statuses, "+ "+statusLine(status))
+	}
+	return strings.Join(statuses, "\n")
 }
 
 // compare compares the lines of an output with those that a page expects. It returns "" if they match, else a diff:

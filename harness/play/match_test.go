@@ -58,6 +58,14 @@ func TestMatchLine(t *testing.T) {
 	}
 }
 
+// split returns the lines of a text in which they are separated by "|".
+func split(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "|")
+}
+
 func TestCompare(t *testing.T) {
 	tests := map[string]struct{ expect, lines, want string }{
 		"nothing":                       {"", "", ""},
@@ -74,15 +82,40 @@ func TestCompare(t *testing.T) {
 		"a difference far away is found and the rest left out": {
 			"1|2|3|4|5|6|7|8|9", "1|2|3|4|5|6|7|8|x", "  ...|  6|  7|  8|- 9|+ x"},
 	}
-	split := func(text string) []string {
-		if text == "" {
-			return nil
-		}
-		return strings.Split(text, "|")
-	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := strings.ReplaceAll(compare(split(test.expect), split(test.lines)), "\n", "|")
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+// An exit status is not output: only a line that names it, at the end, expects one.
+func TestCompareRun(t *testing.T) {
+	tests := map[string]struct {
+		expect, lines string
+		status        int
+		want          string
+	}{
+		"success":                      {"a", "a", 0, ""},
+		"a failure that is expected":   {"a|(exit status 1)", "a", 1, ""},
+		"any output, then a failure":   {"...|(exit status 1)", "a|b", 1, ""},
+		"no output but a failure":      {"(exit status 130)", "", 130, ""},
+		"an ellipsis at the end":       {"...", "a|b", 1, "  a|  b|+ (exit status 1)"},
+		"an ellipsis and no output":    {"...", "", 1, "+ (exit status 1)"},
+		"a line, then an ellipsis":     {"a|...", "a|b", 2, "  a|  b|+ (exit status 2)"},
+		"an ellipsis in the status":    {"a|(exit status ...)", "a", 1, "  a|- (exit status ...)|+ (exit status 1)"},
+		"an ellipsis after the status": {"(exit status 1)|...", "a", 1, "- (exit status 1)|  a|+ (exit status 1)"},
+		"any status":                   {"(exit status ~1)", "", 1, "- (exit status ~1)|+ (exit status 1)"},
+		"another status":               {"a|(exit status 1)", "a", 2, "  a|- (exit status 1)|+ (exit status 2)"},
+		"success that is not expected": {"a|(exit status 1)", "a", 0, "  a|- (exit status 1)"},
+		"output that looks like one":   {"a|(exit status 1)", "a|(exit status 1)", 0, "  a|+ (exit status 1)|- (exit status 1)"},
+		"other output and a status":    {"a|...", "b", 1, "- a|  b|+ (exit status 1)"},
+		"status 0":                     {"a|(exit status 0)", "a", 0, "  a|- (exit status 0)"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := strings.ReplaceAll(compareRun(split(test.expect), split(test.lines), test.status), "\n", "|")
 			require.Equal(t, test.want, got)
 		})
 	}

@@ -15,7 +15,7 @@
 //     not greater: a size, which a slow machine makes smaller if what has gathered is compressed together. In a line
 //     that has one, the width of white space does not count. At the end of a line it never does.
 //   - A command that fails, fails the page, unless the last line of its output on the page is
-//     "(exit status 1)", with that status.
+//     "(exit status 1)", with that status. No "..." stands for an exit status.
 //   - A command that ends in "&" runs in the background until the end of the page, or until the page
 //     kills it. Its output is its log, shown with the command's name in front: "naive-loop | ...". Of a log that
 //     goes on and on, only a few lines are shown for each command of the page.

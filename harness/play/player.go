@@ -225,11 +225,9 @@ func (p *playback) step(ctx context.Context, step Step) error {
 			return whyEnded(err, fail)
 		}
 		if status != 0 {
-			line := fmt.Sprintf("(exit status %d)", status)
-			p.screen.output(line)
-			got = append(got, line)
+			p.screen.output(statusLine(status))
 		}
-		if diff := compare(output, got); diff != "" {
+		if diff := compareRun(output, got, status); diff != "" {
 			reason := "the output is not what the page says (-: page, +: real)"
 			if status != 0 {
 				reason = fmt.Sprintf("the command failed with exit status %d (-: page, +: real)", status)

@@ -153,6 +153,47 @@ func TestShowsWhatIsWrong(t *testing.T) {
 	}
 }
 
+// What nearly matches does not match.
+func TestRejectsNearMisses(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"a failure at the end of any output":    {console("$ echo a; false", "..."), "the command failed with exit status 1"},
+		"a failure without output":              {console("$ false", "..."), "the command failed with exit status 1"},
+		"a failure after the lines of the page": {console("$ echo a; echo b; (exit 3)", "a", "..."), "+ (exit status 3)"},
+		"a failure between lines of logs": {
+			console("$ sh -c 'echo one; sleep 300' &", "$ false", "...", "sh | one"), "the command failed with exit status 1"},
+		"another exit status":                 {console("$ echo a; (exit 2)", "...", "(exit status 1)"), "- (exit status 1)"},
+		"any exit status":                     {console("$ (exit 2)", "(exit status ...)"), "the command failed with exit status 2"},
+		"an exit status that is printed":      {console("$ echo '(exit status 1)'", "(exit status 1)"), "the output is not what the page says"},
+		"an exit status that is only printed": {console("$ echo '(exit status 1)'", "...", "(exit status 1)"), "- (exit status 1)"},
+		"a line that begins otherwise":        {console("$ echo 'xpod/a created'", "pod/a ..."), "- pod/a ..."},
+		"a line that ends otherwise":          {console("$ echo 'pod/a created?'", "pod/... created"), "- pod/... created"},
+		"a missing first line":                {console("$ echo b", "a", "b", "..."), "- a"},
+		"a missing last line":                 {console("$ echo a", "...", "a", "b"), "- b"},
+		"a missing last line, which is empty": {console("$ echo a", "a", "", ""), "- "},
+		"one line more":                       {console("$ printf 'a\nb\n'", "a"), "+ b"},
+		"one log line awaited twice": {
+			console("$ sh -c 'echo one; echo two; exec sleep 300' &", "sh | one", "sh | one"), "the log of sh has no such line"},
+		"log lines in another order": {
+			console("$ sh -c 'echo one; echo two; exec sleep 300' &", "sh | two", "sh | one"), "the log of sh has no such line"},
+		"the log of another command": {
+			console("$ sh -c 'echo one; exec sleep 300' &", "$ echo one", "one", "bash | one"), "- bash | one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// The limit only ends the wait for a line that does not come. On a busy machine, a command may not have started by then.
+			for limit := time.Second; ; limit *= 2 {
+				_, _, err := playText(t, t.Context(), play.Player{Limit: limit}, test.text)
+				if err != nil && limit < time.Minute &&
+					(strings.Contains(err.Error(), "still running after") || strings.Contains(err.Error(), "has not been started")) {
+					continue
+				}
+				require.ErrorContains(t, err, test.want)
+				break
+			}
+		})
+	}
+}
+
 func TestWaitsNoLongerThanTheLimit(t *testing.T) {
 	// What the command has printed until then is shown. On a busy machine, that may take more than one limit.
 	for limit := 250 * time.Millisecond; ; limit *= 2 {
