@@ -44,6 +44,18 @@ func programPath(ctx context.Context, progress io.Writer) (string, error) {
 	return gobuild.Build(ctx, Program(root), progress)
 }
 
+// IsBuilt reports whether [Start] finds the control plane's program, and need not build it first.
+func IsBuilt(ctx context.Context) (bool, error) {
+	if os.Getenv(ProgramVariable) != "" {
+		return true, nil
+	}
+	root, err := Root(ctx)
+	if err != nil {
+		return false, err
+	}
+	return gobuild.IsBuilt(ctx, Program(root))
+}
+
 // Program describes how to build the control plane's program, and kubectl, in the repository at root.
 func Program(root string) gobuild.Program {
 	major, minor, _ := strings.Cut(strings.TrimPrefix(KubernetesVersion, "v"), ".")
@@ -63,6 +75,8 @@ func Program(root string) gobuild.Program {
 		Package: ".",
 		Sources: []string{".", "../machine"},
 		LDFlags: strings.Join(flags, " "),
+		// Those that no lesson imports, so that hardly anybody compiles them as usual. The Makefile reads the file too.
+		Lean: "lean.txt",
 		// kubectl is a binary of its own because it starts twice as fast as one with the control plane in it.
 		ExtraPackages: []string{"./kubectl"},
 	}

@@ -77,9 +77,64 @@ func TestBuildsOnlyWhenSourcesOrFlagsHaveChanged(t *testing.T) {
 	_, progress = build(t, p)
 	require.Empty(t, progress, "tests, Markdown and hidden files are not part of the program")
 
+	source, err := os.ReadFile(filepath.Join(p.Dir, "main.go"))
+	require.NoError(t, err)
+	write(t, filepath.Join(p.Dir, "main.go"), "// Command main prints.\n"+string(source))
+	_, progress = build(t, p)
+	require.Empty(t, progress, "nor is a comment")
+
+	// "make" sets this flag, and a person who runs the tests may not.
+	t.Setenv("GOFLAGS", "-trimpath")
+	build(t, p)
+	t.Setenv("GOFLAGS", "-trimpath -buildvcs=auto")
+	_, progress = build(t, p)
+	require.Empty(t, progress, "nothing is stamped with a revision")
+
 	p.LDFlags = "-X main.more=!"
 	output, _ = build(t, p)
 	require.Equal(t, "one!", output)
+}
+
+// Packages that a pattern of the file Lean matches are compiled differently, and so more than once. Others are not.
+func TestLean(t *testing.T) {
+	p := newProgram(t, "one")
+	require.NoError(t, os.Mkdir(filepath.Join(p.Dir, "part"), 0o700))
+	write(t, filepath.Join(p.Dir, "part", "part.go"), "package part\n\nconst Text = \"part\"\n")
+	write(t, filepath.Join(p.Dir, "main.go"), "package main\n\nimport \"example.com/program/part\"\n\nfunc main() { print(part.Text) }\n")
+	_, progress := build(t, p)
+	require.Contains(t, progress, " compiled)")
+
+	p.Lean = "lean.txt"
+	_, err := Build(t.Context(), p, new(bytes.Buffer))
+	require.ErrorContains(t, err, "lean.txt")
+	write(t, filepath.Join(p.Dir, p.Lean), "example.com/other/...\n")
+	_, progress = build(t, p)
+	require.Contains(t, progress, "(1 compiled)", "the pattern matches none, and a program is always linked")
+	write(t, filepath.Join(p.Dir, p.Lean), "example.com/program/part/...\nexample.com/other/...\n")
+	_, progress = build(t, p)
+	require.Contains(t, progress, "(2 compiled)", "the package, and what imports it")
+}
+
+func TestWithoutComments(t *testing.T) {
+	const code = "package p\n\nfunc f() int { return 1 }\n"
+	same := func(name, a, b string) bool {
+		return bytes.Equal(withoutComments(name, []byte(a)), withoutComments(name, []byte(b)))
+	}
+	require.True(t, same("p.go", code, "// Package p is one.\npackage p\n\n/* f is\n one */\nfunc f() int { /* 2 */ return 1 } // always\n\n"))
+	for name, other := range map[string]string{
+		"other code":            strings.Replace(code, "1", "2", 1),
+		"another string":        strings.Replace(code, "return 1", "return len(\"// 1\")", 1),
+		"a build constraint":    "//go:build linux\n\n" + code,
+		"a directive":           strings.Replace(code, "func", "//go:noinline\nfunc", 1),
+		"an end of a statement": strings.Replace(code, "return 1", "return\n1", 1),
+		"a line":                strings.Replace(code, "func", "//line x.go:1\nfunc", 1),
+		"code that is invalid":  code + "'",
+	} {
+		require.False(t, same("p.go", code, other), name)
+	}
+	require.False(t, same("p.yaml", "a: 1 // b", "a: 1 // c"))
+	require.False(t, same("p.go", "package p\n\n// #define A 1\nimport \"C\"\n", "package p\n\n// #define A 2\nimport \"C\"\n"))
+	require.False(t, same("p.go", code+"'//a", code+"'//b"), "all of a file that is invalid counts")
 }
 
 func TestExtraPackagesAreBuiltIntoTheSameDirectory(t *testing.T) {

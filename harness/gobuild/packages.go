@@ -53,6 +53,12 @@ func Download(ctx context.Context, dir, name string, progress io.Writer) error {
 	return err
 }
 
+// Fetch downloads the modules that a program is built from, so that [Build] finds them.
+func Fetch(ctx context.Context, p Program) error {
+	_, err := p.list(ctx, newProgressLine(io.Discard, p.Name), append([]string{"-deps", "-f", `{{""}}`}, p.packages()...)...)
+	return err
+}
+
 // list runs "go list" and returns the lines of its output. It downloads missing modules.
 func (p Program) list(ctx context.Context, line *progressLine, args ...string) ([]string, error) {
 	cmd := p.goCommand(ctx, append([]string{"list"}, args...)...)
