@@ -3,8 +3,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"example.com/controllers/harness/gobuild"
@@ -16,10 +18,34 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: bootstrap HARNESS_DIRECTORY [WORKSHOP_ARGUMENT]...")
 		os.Exit(2)
 	}
-	path, err := gobuild.Build(proc.Context(), gobuild.Workshop(os.Args[1]), os.Stderr)
+	path, err := build(proc.Context(), os.Args[1])
 	if err == nil {
 		err = syscall.Exec(path, append([]string{path}, os.Args[2:]...), os.Environ())
 	}
 	fmt.Fprintln(os.Stderr, "workshop:", err)
 	os.Exit(1)
+}
+
+// build builds the workshop's command. While that compiles, the modules of the control plane are downloaded, which most
+// commands build next.
+func build(ctx context.Context, harness string) (string, error) {
+	workshop := gobuild.Workshop(harness)
+	built, err := gobuild.IsBuilt(ctx, workshop)
+	if err != nil {
+		return "", err
+	}
+	if !built {
+		fetching, stop := context.WithCancel(ctx)
+		fetched := make(chan struct{})
+		go func() {
+			defer close(fetched)
+			controlPlane := gobuild.Program{Name: "controlplane", Dir: filepath.Join(harness, "controlplane"), Package: "./..."}
+			_ = gobuild.Fetch(fetching, controlPlane) // whoever builds the control plane reports what is wrong
+		}()
+		defer func() {
+			stop()
+			<-fetched
+		}()
+	}
+	return gobuild.Build(ctx, workshop, os.Stderr)
 }

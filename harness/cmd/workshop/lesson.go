@@ -99,6 +99,15 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return endedEarly(l, play.Result{}, page, err)
 	}
 
+	if f.cluster == "embedded" {
+		built, err := cluster.IsBuilt(ctx)
+		if err != nil {
+			return err
+		}
+		if !built {
+			fmt.Print(whileCompiling)
+		}
+	}
 	// Otherwise, the first go command on the page would print what it downloads, which is not on the page.
 	if _, err := os.Stat(l.Dir + "/go.mod"); err == nil {
 		if err := gobuild.Download(ctx, l.Dir, l.Name(), os.Stderr); err != nil {
@@ -166,6 +175,14 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	fmt.Printf("\n%s\n", whatNext(root, l, f, c))
 	return nil
 }
+
+// whileCompiling says what can be done before the control plane is there.
+const whileCompiling = `The control plane is now compiled, which takes a few minutes, once. The lesson goes on by itself after that.
+The first exercises need no control plane. You can do one meanwhile, in another terminal:
+
+  make exercise
+
+`
 
 // changesMore is the beginning of errors about a lesson that needs a new cluster.
 const changesMore = "lesson %s changes more on a cluster than its own namespace, so it is not played on "

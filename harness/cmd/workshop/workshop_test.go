@@ -466,9 +466,10 @@ func TestIntroductionWhileCompiling(t *testing.T) {
 	r.write("bin/go", "#!/bin/sh\nif [ \"$1\" = env ]; then exec "+realGo+" \"$@\"; fi\necho $$ >"+compiles+".partial\nmv "+compiles+".partial "+compiles+"\nexec sleep 1000\n")
 	require.NoError(t, os.Chmod(filepath.Join(r.dir, "bin/go"), 0o700))
 	r.write("harness/machine/machine.go", "package machine\n") // one of the control plane's sources
+	r.write("harness/controlplane/lean.txt", "")
 
 	cmd := r.with(cluster.ProgramVariable+"=", "WORKSHOP_CACHE="+t.TempDir(),
-		"PATH="+filepath.Join(r.dir, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH")).startLessonUntil("Read this meanwhile.")
+		"PATH="+filepath.Join(r.dir, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH")).startLessonUntil("Read this meanwhile.\n\nThe control plane is now compiled")
 	require.Eventually(t, func() bool { return exists(compiles) }, time.Minute, 20*time.Millisecond, "nothing is compiled: %s", cmd.Stderr)
 	compiler, err := os.ReadFile(compiles)
 	require.NoError(t, err)
@@ -625,7 +626,7 @@ func TestSharedRun(t *testing.T) {
 		require.NoError(t, err)
 		text, status := r.workshop("", run("link", "true")...)
 		require.Equal(t, 1, status, "%s", text)
-		require.Contains(t, text, "link is in use by another \"make tests\"; wait until that has ended")
+		require.Contains(t, text, "link is in use by another run of the tests; wait until that has ended")
 		require.NoError(t, stdin.Close())
 		require.NoError(t, first.Wait(), "it still has its cluster")
 		_, err = os.Lstat(link)
