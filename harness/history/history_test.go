@@ -250,3 +250,16 @@ func TestMetFault(t *testing.T) {
 		})
 	}
 }
+
+// Whoever waits for something reads the recording many times a second.
+func TestMemoryIsReadAgainOnlyIfThereIsMore(t *testing.T) {
+	var memory history.Memory
+	require.Empty(t, memory.History().Requests)
+	memory.Record(history.Record{Request: &history.Request{ID: 1}})
+	before := memory.History()
+	require.Len(t, before.Requests, 1)
+	require.Same(t, before, memory.History())
+	memory.Record(history.Record{Request: &history.Request{ID: 2}})
+	require.Len(t, memory.History().Requests, 2)
+	require.Len(t, before.Requests, 1, "a history does not change")
+}

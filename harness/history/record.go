@@ -283,6 +283,8 @@ func Of(records ...Record) *History {
 type Memory struct {
 	mu      sync.Mutex
 	records []Record
+	made    *History // of the first records, as many as madeOf; nil if none was made yet
+	madeOf  int
 }
 
 // Record adds a record.
@@ -299,9 +301,12 @@ func (m *Memory) Len() int {
 	return len(m.records)
 }
 
-// History returns the history of the records so far.
+// History returns the history of the records so far. It costs nothing if there are no new ones.
 func (m *Memory) History() *History {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Of(m.records...)
+	if m.made == nil || m.madeOf < len(m.records) {
+		m.made, m.madeOf = Of(m.records...), len(m.records)
+	}
+	return m.made
 }
