@@ -8,6 +8,9 @@ MAKEFLAGS += --no-print-directory
 
 # Only the race detector needs a C compiler.
 export CGO_ENABLED ?= 0
+# Nothing here depends on the revision, and the go command fails where it cannot find it out, as in a checkout that belongs to
+# somebody else. Of a flag that is given twice, the last counts; each make that another runs finds it there already.
+export GOFLAGS := $(strip $(filter-out -buildvcs=false,$(or $(GOFLAGS),$(shell go env GOFLAGS 2>/dev/null))) -buildvcs=false)
 
 # "make lesson 3" is "make lesson N=3".
 ifeq (lesson,$(firstword $(MAKECMDGOALS)))
@@ -17,10 +20,19 @@ $(eval $(word 2,$(MAKECMDGOALS)): ; @:)
 endif
 endif
 
+# Ends with a sentence where nothing could be built.
+define has-go
+command -v go >/dev/null || { echo "There is no go command. Install Go 1.26 or newer: https://go.dev/dl" >&2; exit 1; }
+endef
+define ready
+$(has-go); \
+(cd harness && GOWORK=off go env GOVERSION >/dev/null) || { echo "The workshop needs Go 1.26 or newer: https://go.dev/dl" >&2; exit 1; }; \
+mkdir -p .workshop/bin && [ -w .workshop/bin ] || { echo "make cannot write to $(CURDIR)/.workshop, where it builds its programs. Clone the repository to a directory that belongs to you, and run make there." >&2; exit 1; }
+endef
+
 # Runs the workshop's command, after building it if its sources have changed. It ends when make does.
 define workshop
-command -v go >/dev/null || { echo "There is no go command. Install Go 1.26 or newer: https://go.dev/dl" >&2; exit 1; }; \
-(cd harness && GOWORK=off go env GOVERSION >/dev/null) || { echo "The workshop needs Go 1.26 or newer: https://go.dev/dl" >&2; exit 1; }; \
+$(ready); \
 (cd harness && GOWORK=off go build -o ../.workshop/bin/bootstrap ./cmd/bootstrap) || exit 1; \
 WORKSHOP_WATCH_PID=$$PPID exec .workshop/bin/bootstrap harness
 endef
@@ -75,53 +87,91 @@ kind-down: ## Delete the kind cluster that KEEP=1 has left
 	@$(workshop) kind-down
 
 .PHONY: test
-test: ## Run all checks and tests, and play every page
+test: ## Run the checks, the unit tests, the exercises, and the pages of lessons 1 to 3:
+##  minutes. Needs no C compiler
 	@$(MAKE) check
-	@$(MAKE) tests
+	@$(MAKE) test-short
+
+.PHONY: test-all
+test-all: c-compiler ## Run all checks and tests, with the race detector, and play every page
+	@$(MAKE) test
+	@$(MAKE) test-rest
+	@.workshop/bin/bootstrap harness slowest .workshop/test.json .workshop/rest.json
 
 # Modules without packages of their own: they pin the versions of other people's programs.
 pins = tools tools/gremlins harness/others harness/others/descheduler harness/others/snapshot-controller 04-crd/tools
-modules = $(filter-out $(pins),$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*go.mod')))
+modules = $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
 packages = $(patsubst %,./%/...,$(modules))
-# The tests in e2e need a kind cluster, so they are not among those of "make tests".
+# The tests in e2e need a kind cluster, so they are not among these.
 tested = $(filter-out ./e2e/...,$(packages))
+# The packages that "make test" leaves to "make test-all", because their tests take long, or need control planes of their own.
+# Of the others, it leaves out the tests that package suite says.
+left = ./03-workqueue/test/score/... ./04-crd/test/... ./05-reboot-operator/test/... ./06-secret-sync/test/... ./harness/bench/... \
+	./harness/cluster ./harness/cmd/... ./harness/conformance/... ./harness/controlplane/... ./harness/image ./harness/lesson ./harness/machine ./harness/offline \
+	./harness/repository/yourcontroller ./harness/testinput ./harness/torturejob
 # The packages whose tests take longest: they start first, so that the others run beside them. Those that mostly wait, such as
 # ./04-crd/test, alternate with those that mostly compute, such as ./exercises.
 longest = ./04-crd/test ./exercises ./harness/cmd/workshop ./03-workqueue/test ./06-secret-sync/test ./harness/torture ./05-reboot-operator/test \
 	./harness/conformance ./harness/apiproxy ./harness/machine ./harness/exercise ./03-workqueue/test/score
+with-tests = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
+short = $$($(with-tests) $(tested) | grep -vxF "$$($(with-tests) $(left))")
+rest = $$($(with-tests) $(longest) $(tested))
 # Directories whose code must be formatted: not the participant's, in exercises/my.
 formatted = $(filter-out exercises,$(modules)) $(wildcard exercises/*.go exercises/[0-9]*)
 
 # All modules at once, in the workspace, so that shared packages are compiled and checked once. A test in
-# harness/repository makes sure that each module also builds without the workspace, from the same versions. Both commands need
-# compiled packages. With the race detector, they are those that "make tests" needs too; all of Kubernetes is compiled without.
-# harness/cmd/vet is the go command's vet, but does not analyze most dependencies.
+# harness/repository makes sure that each module also builds without the workspace, from the same versions.
+# harness/cmd/vet is the go command's vet, but does not analyze most dependencies. Still, the go command starts it for each of
+# them, and the control plane has 2,000 more than all others, so it is left to "make test-all". It needs the packages that
+# "make lesson" has compiled, so they have the same flags (gobuild.Program.Lean).
 vet = "-vettool=$(CURDIR)/.workshop/bin/vet"
 kubernetes = ./harness/controlplane/...
-rest = $(filter-out $(kubernetes),$(packages))
+others = $(filter-out $(kubernetes),$(packages))
+lean = $(foreach pattern,$(shell cat harness/controlplane/lean.txt),'-gcflags=$(pattern)=-dwarf=false -l')
 .PHONY: check
-check tests: export GOGC = 200# of all processes, control planes too: memory for CPU time
-check: tools ## Check formatting, module files, vet and staticcheck
+check test-short test-rest: export GOGC = 200# of all processes, control planes too: memory for CPU time
+check: tools ## Check formatting, module files, and vet
 	@files=$$($$(go env GOROOT)/bin/gofmt -l $(formatted)); if [ -n "$$files" ]; then echo "not formatted; run gofmt -w on:" $$files >&2; exit 1; fi
 	@for dir in $(pins) $(modules); do (cd $$dir && GOWORK=off go mod tidy -diff) || exit 1; done
-	@echo "go vet" && go vet $(vet) $(kubernetes) && CGO_ENABLED=1 go vet $(vet) -race $(rest)
-	@echo "staticcheck" && .workshop/bin/staticcheck $(kubernetes) && CGO_ENABLED=1 GOFLAGS="$(strip $(GOFLAGS) -race)" .workshop/bin/staticcheck $(rest)
+	@echo "go vet" && go vet $(vet) $(others)
 
 # Go's test cache leaves out tests whose inputs have not changed. Tests often wait, so each package runs more of them at a time
 # than there are processors. Two processors would be idle for a quarter of the time with two packages, so there are three; with
-# still more, a request takes a second, and leaders lose their Leases. Packages without tests are left out: with the race
-# detector, the go command would compile all of Kubernetes just to report that the control plane has none. Where the Go linker
-# can link the race detector, it takes half as long as the C compiler's, which it would use for programs that import the package
-# plugin.
+# still more, a request takes a second, and leaders lose their Leases. Packages without tests are left out: the go command would
+# compile all of Kubernetes just to report that the control plane has none.
+at-a-time = -parallel 4 $(if $(filter 2,$(shell getconf _NPROCESSORS_ONLN)),-p 3)
+# Runs go test on one control plane, with these flags, and writes the events to that file.
+run-tests = rm -f $1; $(workshop) run --nodes 10 --shared .workshop/tests -- env KUBE_CACHE_MUTATION_DETECTOR=true $2 \
+	.workshop/bin/gotestsum --format pkgname --jsonfile $1 -- -vet=off $(at-a-time) -timeout 45m
+.PHONY: test-short
+test-short: tools
+	@($(call run-tests,.workshop/test.json,CGO_ENABLED=0 WORKSHOP_AFTER_MAKE_TEST=) -short '-ldflags=-s -w' $(short)); status=$$?; \
+	.workshop/bin/bootstrap harness slowest .workshop/test.json \
+		--ran "formatting, module files and vet; the tests of $$(echo $(short) | wc -w | tr -d ' ') packages" \
+		--left "vet of the control plane; the tests of $$($(with-tests) $(left) | wc -w | tr -d ' ') packages; staticcheck; the race detector" || exit 1; exit $$status
+
+# What "make test-all" runs beyond "make test". Nobody debugs what is compiled with the race detector here, so it has no debug
+# information. Where the Go linker can link the race detector, it takes half as long as the C
+# compiler's, which it would use for programs that import the package plugin.
+race = -race -gcflags=all=-dwarf=false
 link = -s$(if $(filter linux/amd64,$(shell go env GOOS)/$(shell go env GOARCH)), -linkmode=internal)
-at-a-time = $(if $(filter 2,$(shell getconf _NPROCESSORS_ONLN)),-p 3)
-.PHONY: tests
-tests: tools ## Run the tests of all modules with the race detector, on one control plane
-	@rm -f .workshop/tests.json # if this run cannot start, the counts of an earlier one must not be printed
-	@($(workshop) run --nodes 10 --shared .workshop/tests -- env CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true \
-		.workshop/bin/gotestsum --format pkgname --jsonfile .workshop/tests.json -- -race -vet=off '-ldflags=$(link)' -parallel 4 $(at-a-time) -timeout 45m \
-		$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(longest) $(tested))); \
-	status=$$?; .workshop/bin/bootstrap harness slowest .workshop/tests.json || exit 1; exit $$status
+.PHONY: test-rest
+test-rest: c-compiler tools
+	@echo "go vet of the control plane" && go vet $(vet) $(lean) $(kubernetes)
+	@echo "staticcheck" && GOFLAGS="$(strip $(GOFLAGS) $(lean))" .workshop/bin/staticcheck $(kubernetes) && \
+		CGO_ENABLED=1 GOFLAGS="$(strip $(GOFLAGS) $(race))" .workshop/bin/staticcheck $(others)
+	@($(call run-tests,.workshop/rest.json,CGO_ENABLED=1 WORKSHOP_AFTER_MAKE_TEST=1) $(race) '-ldflags=$(link)' $(rest)); status=$$?; \
+	.workshop/bin/bootstrap harness slowest .workshop/rest.json || exit 1; exit $$status
+
+# What a test compares with all tests that there are.
+.PHONY: suites
+suites:
+	@for package in $(short); do echo "test-short $$package"; done; for package in $(rest); do echo "test-rest $$package"; done
+
+.PHONY: c-compiler
+c-compiler:
+	@$(has-go)
+	@set -- $$(go env CC); command -v "$$1" >/dev/null || { echo "The race detector needs a C compiler, and there is no $$1. Install one (Debian: gcc and libc6-dev; macOS: xcode-select --install), or run make test, which needs none." >&2; exit 1; }
 
 # NEUTRON=real makes tests that need no cloud skip themselves; -short leaves out torture. The first command fails with
 # instructions if Neutron is not installed.
@@ -130,7 +180,7 @@ neutron: tools ## Test lesson 4 with OpenStack's own Neutron. Needs Debian's pyt
 	@cd 04-crd && GOWORK=off go build -o ../.workshop/bin/neutron ./cmd/neutron
 	@.workshop/bin/neutron --real --address 127.0.0.1:0 true
 	@$(workshop) run --nodes 1 -- env NEUTRON=real CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true \
-		.workshop/bin/neutron --address 127.0.0.1:0 .workshop/bin/gotestsum --format pkgname -- -race -count=1 -short -p 2 -timeout 10m \
+		.workshop/bin/neutron --address 127.0.0.1:0 .workshop/bin/gotestsum --format pkgname -- $(race) -count=1 -short -p 2 -timeout 10m \
 		./04-crd/neutron ./04-crd/neutrontest ./04-crd/test
 
 .PHONY: images
@@ -211,9 +261,10 @@ cross: ## Check that everything compiles for Linux and macOS, amd64 and arm64. S
 # programs, and their result would never be cached. So the programs are copied, and only if they have changed.
 .PHONY: tools
 tools:
+	@$(ready)
 	@cd tools && GOWORK=off go build -o ../.workshop/tools/ tool
 	@cd harness && GOWORK=off go build -o ../.workshop/tools/vet ./cmd/vet
-	@mkdir -p .workshop/bin && cd .workshop/tools && for tool in *; do cmp -s "$$tool" "../bin/$$tool" || cp -f "$$tool" ../bin || exit 1; done
+	@cd .workshop/tools && for tool in *; do cmp -s "$$tool" "../bin/$$tool" || cp -f "$$tool" ../bin || exit 1; done
 
 .PHONY: clean
 clean: reset ## Stop the cluster and remove what was built here

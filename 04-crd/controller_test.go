@@ -869,7 +869,7 @@ func TestContinuesAfterARestart(t *testing.T) {
 // client-go's mutation detector compares the cached objects with copies, once a second, and panics if one has changed.
 func TestDoesNotModifyItsCache(t *testing.T) {
 	if on, _ := strconv.ParseBool(os.Getenv("KUBE_CACHE_MUTATION_DETECTOR")); !on {
-		t.Fatal("set KUBE_CACHE_MUTATION_DETECTOR=true to run this test, as make tests does: client-go reads it when the process starts")
+		t.Fatal("set KUBE_CACHE_MUTATION_DETECTOR=true to run this test, as make test does: client-go reads it when the process starts")
 	}
 	withController(t, func(t *testing.T, w *world) {
 		w.create("front", others)

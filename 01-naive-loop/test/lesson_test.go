@@ -13,6 +13,7 @@ import (
 
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/suite"
 	naiveloop "example.com/controllers/naive-loop"
 	"example.com/controllers/naive-loop/test/conformance"
 )
@@ -23,6 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestREADME(t *testing.T) {
+	suite.Once(t)
 	t.Parallel()
 	clustertest.PlayLesson(t, "..")
 }

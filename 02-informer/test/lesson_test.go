@@ -12,6 +12,7 @@ import (
 
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/informer"
 	"example.com/controllers/naive-loop/test/conformance"
 )
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestREADME(t *testing.T) {
+	suite.Once(t)
 	t.Parallel()
 	clustertest.PlayLesson(t, "..")
 }

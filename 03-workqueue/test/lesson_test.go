@@ -23,6 +23,7 @@ import (
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/testinput"
 	"example.com/controllers/naive-loop/test/conformance"
 	"example.com/controllers/workqueue"
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestREADME(t *testing.T) {
+	suite.Once(t)
 	t.Parallel()
 	clustertest.PlayLesson(t, "..")
 }

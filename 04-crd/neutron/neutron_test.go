@@ -439,7 +439,7 @@ func TestQuota(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	if os.Getenv("NEUTRON") == "real" {
-		t.Skip("has nothing to do with OpenStack's own Neutron; make tests runs it")
+		t.Skip("has nothing to do with OpenStack's own Neutron; make test-all runs it")
 	}
 	for _, c := range []struct {
 		status int

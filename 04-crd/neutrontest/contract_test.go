@@ -330,7 +330,7 @@ func narrow(value, like any) any {
 // A request without a user is refused.
 func TestAuthentication(t *testing.T) {
 	if os.Getenv("NEUTRON") == "real" {
-		t.Skip("has nothing to do with OpenStack's own Neutron; make tests runs it")
+		t.Skip("has nothing to do with OpenStack's own Neutron; make test-all runs it")
 	}
 	server := httptest.NewServer(&neutrontest.Server{})
 	defer server.Close()

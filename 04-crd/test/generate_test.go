@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/testinput"
 )
 
@@ -44,9 +45,7 @@ func files(t *testing.T, dir string) map[string]string {
 
 // The committed files must be those that "make generate" generates from the types, in an empty directory elsewhere.
 func TestGenerated(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the generators")
-	}
+	suite.Long(t, "builds the generators")
 	skipWithRealNeutron(t)
 	t.Parallel()
 	committed := files(t, "..")

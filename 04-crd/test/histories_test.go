@@ -48,7 +48,7 @@ import (
 // Not parallel: it checks all goroutines of the process for leaks.
 func TestRandomHistories(t *testing.T) {
 	if os.Getenv("NEUTRON_URL") != "" {
-		t.Skip("runs with the Neutron in memory only; make tests runs it")
+		t.Skip("runs with the Neutron in memory only; make test-all runs it")
 	}
 	rounds, names, each := 5, 20, 5
 	if testing.Short() {

@@ -157,7 +157,7 @@ func TestTheExample(t *testing.T) {
 func skipWithRealNeutron(t *testing.T) {
 	t.Helper()
 	if os.Getenv("NEUTRON") == "real" {
-		t.Skip("has nothing to do with OpenStack's own Neutron; make tests runs it")
+		t.Skip("has nothing to do with OpenStack's own Neutron; make test-all runs it")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/torture"
 	"example.com/controllers/harness/torturetest"
 )
@@ -14,9 +15,7 @@ import (
 // The operator survives that the leader is killed between its two writes of an admission. Each run starts a control plane,
 // so only the first step of the scenario is taken; "make torture LESSON=5" takes all steps.
 func TestTorture(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes more than a minute")
-	}
+	suite.Long(t, "it takes more than a minute")
 	t.Parallel()
 	scenario, err := torture.Read("torture/scenario.yaml")
 	require.NoError(t, err)

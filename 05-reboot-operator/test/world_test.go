@@ -32,6 +32,7 @@ import (
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/machine"
 	"example.com/controllers/harness/machine/host"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/reboot"
 )
 
@@ -53,9 +54,7 @@ type world struct {
 // newWorld starts a control plane with machines, node-0, node-1 and so on, and installs the RBAC rules and the policy.
 func newWorld(t *testing.T, machines int) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
+	suite.Long(t, "it starts a control plane")
 	t.Parallel()
 	program := clustertest.BuildProgram(t, "..", "./cmd/kubectl-reboot")
 	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: machines, Progress: io.Discard})

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/torture"
 	"example.com/controllers/harness/torturetest"
 )
@@ -14,9 +15,7 @@ import (
 // B17: the controller survives that the leader is killed right after it has created a copy. Each run starts a control plane,
 // so only the first steps of the scenario are taken; "make torture LESSON=6" takes all of them.
 func TestTorture(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes more than a minute")
-	}
+	suite.Long(t, "it takes more than a minute")
 	t.Parallel()
 	scenario, err := torture.Read("torture/scenario.yaml")
 	require.NoError(t, err)

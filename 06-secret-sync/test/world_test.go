@@ -29,6 +29,7 @@ import (
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/suite"
 )
 
 func TestMain(m *testing.M) {
@@ -87,9 +88,7 @@ type version struct {
 // newWorld starts a control plane, and installs the RBAC rules and the policy.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
+	suite.Long(t, "it starts a control plane")
 	t.Parallel()
 	program := clustertest.BuildProgram(t, "..", "./cmd/kubectl-secretsync")
 	c, err := cluster.Start(t.Context(), cluster.Options{Progress: io.Discard})

@@ -26,12 +26,14 @@ import (
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/suite"
 )
 
 const auditPolicy = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"Metadata"}],"omitStages":["RequestReceived","ResponseStarted"]}`
 
 // What is recorded is what the API server says in its own audit log, line by line.
 func TestTheRecordingIsTheAuditLog(t *testing.T) {
+	suite.Long(t, "it starts a control plane of its own")
 	ctx, dir := t.Context(), t.TempDir()
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
 	require.NoError(t, os.WriteFile(policy, []byte(auditPolicy), 0o600))

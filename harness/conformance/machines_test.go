@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/controllers/harness/machine"
+	"example.com/controllers/harness/suite"
 )
 
 // readiness returns the status of a Node's Ready condition, or "" if it has none.
@@ -131,9 +132,7 @@ func TestPodsAreEvictedFromMachineThatIsNotReady(t *testing.T) {
 }
 
 func TestPoweredOffMachineBecomesUnreachable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute: the machine's Lease has to expire")
-	}
+	suite.Long(t, "takes a minute: the machine's Lease has to expire")
 	t.Parallel()
 	e := newTestEnv(t)
 	name := e.addMachine(t)
@@ -161,9 +160,7 @@ func TestPoweredOffMachineBecomesUnreachable(t *testing.T) {
 }
 
 func TestPodsOfRemovedMachineAreGarbageCollected(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute: the Pod garbage collector runs every 20 s, and gives a Node 40 s to come back")
-	}
+	suite.Long(t, "takes a minute: the Pod garbage collector runs every 20 s, and gives a Node 40 s to come back")
 	t.Parallel()
 	e := newTestEnv(t)
 	name := e.addMachine(t)

@@ -17,6 +17,7 @@ import (
 
 	"example.com/controllers/harness/exercise"
 	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/suite"
 )
 
 // checker is the first argument that makes the test binary check the first exercise of a repository, as the tool does.
@@ -159,6 +160,7 @@ func TestCheck(t *testing.T) {
 
 // An exercise may ask for an analyzer of go vet. Code that does not compile is none of its business.
 func TestCheckVets(t *testing.T) {
+	suite.Long(t, "it runs vet")
 	t.Parallel()
 	c := newCatalogue(t, "01-add")
 	e := c.Exercises[0]
@@ -193,6 +195,7 @@ func addWith(imported, statement string) map[string]string {
 
 // The compiled packages of a bundle are found with -trimpath only. Other flags of the participant's could break the build.
 func TestCheckKeepsTrimpath(t *testing.T) {
+	suite.Long(t, "it compiles the standard library again")
 	c := newCatalogue(t, "01-add")
 	e := c.Exercises[0]
 	write(t, filepath.Join(e.Mine, "controller.go"), addWith("runtime", "_, file, _, _ := runtime.Caller(0); panic(file)")["controller.go"])

@@ -143,7 +143,9 @@ func TestArchive(t *testing.T) {
 
 // The settings hold in a directory with a space in its name, whatever is set and installed on the machine.
 func TestSettings(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a laptop")
+	temp, err := filepath.EvalSymlinks(t.TempDir()) // as make has it
+	require.NoError(t, err)
+	dir := filepath.Join(temp, "a laptop")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, Dir, "build"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, Dir, "settings.mk"), []byte(settings), 0o644))
 	const makefile = "-include .bundle/settings.mk\nshow:\n\t@echo \"$$GOPROXY|$$GOCACHE|$$GOFLAGS|$${GOROOT-no root}|$${PATH%%:*}|$$WORKSHOP_BUNDLE\"\n"

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/testinput"
 )
 
@@ -63,6 +64,7 @@ var lessonDir = regexp.MustCompile(`^\d\d-[a-z-]+$`)
 // Each module builds from the same versions with and without the workspace. So the tests that run in the workspace
 // also hold for a lesson that is copied elsewhere, and nothing needs to be compiled twice to know that.
 func TestModulesBuildFromTheSameVersionsWithoutTheWorkspace(t *testing.T) {
+	suite.Long(t, "it lists the packages of each module")
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)
 	testinput.Declare(filepath.Join(root, "go.work"), filepath.Join(root, "go.work.sum"))

@@ -7,14 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/torture"
 )
 
 // Of a controller that acts on the whole cluster, each run has a control plane of its own.
 func TestWholeClusters(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes more than a minute")
-	}
+	suite.Long(t, "it takes more than a minute")
 	t.Parallel() // each has a lab of its own
 	scenario, err := torture.Read("internal/inventory/scenario.yaml")
 	require.NoError(t, err)

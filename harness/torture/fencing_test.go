@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/suite"
 )
 
 // A leader that is frozen in the middle of a write, and thawed when another one leads, overwrites what the other has
 // written, unless its writes are fenced. The plan that shows it is one of those that every run has.
 func TestFencing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes about two minutes")
-	}
+	suite.Long(t, "it takes about two minutes")
 	t.Parallel() // each has a lab of its own
 	scenario, err := Read("internal/ledger/scenario.yaml")
 	require.NoError(t, err)

@@ -7,14 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/torture"
 )
 
 // Agents are killed with their machines, and the machines fail at any moment.
 func TestMachines(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes more than a minute")
-	}
+	suite.Long(t, "it takes more than a minute")
 	t.Parallel() // each has a lab of its own
 	scenario, err := torture.Read("internal/rebooter/scenario.yaml")
 	require.NoError(t, err)

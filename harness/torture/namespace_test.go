@@ -16,14 +16,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/suite"
 )
 
 // In a namespace that all runs share, each run finds what the first one found, whatever the runs before have left: here, a
 // finalizer on each ConfigMap, whose controller does not run any more.
 func TestRunsInOneNamespace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
+	suite.Long(t, "it takes half a minute")
 	t.Parallel() // each has a lab of its own
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "manifests.yaml"), []byte(`

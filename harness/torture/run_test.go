@@ -29,6 +29,7 @@ import (
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
+	"example.com/controllers/harness/suite"
 )
 
 // recorded is a run of which this was recorded.
@@ -533,9 +534,7 @@ func TestParallel(t *testing.T) {
 
 // If one run is asked for at a time, so are the runs without faults. This program cannot run beside itself.
 func TestTheBaselineRunsOneAtATime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes ten seconds")
-	}
+	suite.Long(t, "it takes ten seconds")
 	t.Parallel() // it has a lab of its own
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "scenario.yaml"), []byte(`

@@ -15,6 +15,7 @@ import (
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/mutants"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/torture"
 )
 
@@ -22,9 +23,7 @@ import (
 // shows holds, for each of these mutants, the fault that shows it; "" for none. "go test -short" skips it.
 func Require(t *testing.T, plans torture.Options, shows map[string]string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it takes more than a minute")
-	}
+	suite.Long(t, "it takes more than a minute")
 	t.Parallel()
 	scenario, err := torture.Read("torture/scenario.yaml")
 	require.NoError(t, err)

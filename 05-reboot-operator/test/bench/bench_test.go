@@ -11,6 +11,7 @@ import (
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/suite"
 )
 
 func TestMain(m *testing.M) {
@@ -21,9 +22,7 @@ func TestMain(m *testing.M) {
 // A reboot takes four writes: admit, approve, begin and complete. The ledger is written once for all Nodes that are admitted
 // together. At rest, the leader renews its Lease.
 func TestCosts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
+	suite.Long(t, "it starts a control plane")
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)
 	o := options{nodes: 12, reboots: 10, maxUnavailable: 4, bootTime: time.Second, workers: 10, rest: time.Second}

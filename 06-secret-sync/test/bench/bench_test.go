@@ -13,6 +13,7 @@ import (
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/suite"
 )
 
 func TestMain(m *testing.M) {
@@ -22,9 +23,7 @@ func TestMain(m *testing.M) {
 
 // Each copy costs one write and no read, and at rest there is neither.
 func TestCosts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts control planes")
-	}
+	suite.Long(t, "it starts control planes")
 	t.Parallel()
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)

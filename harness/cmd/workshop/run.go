@@ -122,7 +122,7 @@ func removeStaleLink(link string) error {
 	case info.Mode().Type() != os.ModeSymlink:
 		return fmt.Errorf("%s is not a symbolic link, so it was not replaced; give --shared another path", link)
 	case cluster.IsUp(link):
-		return fmt.Errorf("%s is in use by another \"make tests\"; wait until that has ended", link)
+		return fmt.Errorf("%s is in use by another run of the tests; wait until that has ended", link)
 	}
 	if err := os.Remove(link); err != nil {
 		return fmt.Errorf("remove the link to an earlier cluster: %w", err)

@@ -12,15 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/controllers/harness/environ"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/testinput"
 )
 
 // UnitTests applies each patch in a directory to a copy of a module's top-level package, one at a time, and requires that the
 // unit test named in the patch's line "Fails:" fails with it.
 func UnitTests(t *testing.T, module, dir string) {
-	if testing.Short() {
-		t.Skip("it compiles the lesson once for each mutant")
-	}
+	suite.Long(t, "it compiles the lesson once for each mutant")
 	t.Parallel()
 	patches, err := filepath.Glob(filepath.Join(dir, "*.patch"))
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/play"
+	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/testinput"
 	"example.com/controllers/harness/torture"
 )
@@ -56,9 +57,7 @@ func TestYourScenario(t *testing.T) {
 
 // The commands of the page "Your controller" do what the page says, from a copy of the lesson to torture.
 func TestYourController(t *testing.T) {
-	if testing.Short() {
-		t.Skip("torture takes about a minute")
-	}
+	suite.Long(t, "torture takes about a minute")
 	t.Parallel()
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)

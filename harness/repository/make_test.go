@@ -1,0 +1,73 @@
+package repository
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/testinput"
+)
+
+// What keeps make from building anything is said in one sentence, at once.
+func TestMakeSaysWhatIsMissing(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	makefile := filepath.Join(root, "Makefile")
+	testinput.Declare(makefile)
+	text, err := os.ReadFile(makefile)
+	require.NoError(t, err)
+	// tools are the commands that make finds, besides those of the shell.
+	checkout := func(t *testing.T, tools ...string) (dir, path string) {
+		t.Helper()
+		dir, err := filepath.EvalSymlinks(t.TempDir()) // as make prints it
+		require.NoError(t, err)
+		path = t.TempDir()
+		for _, name := range append(tools, "sh", "sed", "cat", "getconf", "mkdir", "make", "env") {
+			program, err := exec.LookPath(name)
+			require.NoError(t, err)
+			require.NoError(t, os.Symlink(program, filepath.Join(path, name)))
+		}
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "harness", "controlplane"), 0o755))
+		for name, text := range map[string]string{
+			"go.work": "go 1.26.0\n", "harness/go.mod": "module example.com/harness\n\ngo 1.26.0\n", "harness/controlplane/lean.txt": "",
+			"Makefile": string(text),
+		} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		}
+		return dir, path
+	}
+	run := func(t *testing.T, dir, path, target string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "make", target)
+		cmd.Dir = dir
+		cmd.Env = []string{"PATH=" + path, "HOME=" + os.Getenv("HOME"), "GOTOOLCHAIN=local", "GOPROXY=off", "CC=no-such-compiler -m64"}
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err, "%s", out)
+		return string(out)
+	}
+	for _, target := range []string{"lesson", "test", "check", "test-rest"} {
+		t.Run("no go command for "+target, func(t *testing.T) {
+			dir, path := checkout(t)
+			require.Contains(t, run(t, dir, path, target), "There is no go command. Install Go 1.26 or newer: https://go.dev/dl\n")
+		})
+	}
+	for _, target := range []string{"lesson", "test", "check"} {
+		t.Run("a directory that cannot be written to for "+target, func(t *testing.T) {
+			dir, path := checkout(t, "go")
+			require.NoError(t, os.WriteFile(filepath.Join(dir, ".workshop"), nil, 0o644)) // what is read-only for root, too
+			require.Contains(t, run(t, dir, path, target), "make cannot write to "+dir+"/.workshop")
+		})
+	}
+	for _, target := range []string{"test-rest", "test-all"} {
+		t.Run("no C compiler for "+target, func(t *testing.T) {
+			dir, path := checkout(t, "go")
+			out := run(t, dir, path, target)
+			require.Contains(t, out, "The race detector needs a C compiler, and there is no no-such-compiler. Install one")
+			require.NoDirExists(t, filepath.Join(dir, ".workshop"), "nothing was begun")
+		})
+	}
+}
