@@ -151,8 +151,8 @@ test-short: tools
 		--left "vet of the control plane; the tests of $$($(with-tests) $(left) | wc -w | tr -d ' ') packages; staticcheck; the race detector" || exit 1; exit $$status
 
 # What "make test-all" runs beyond "make test". Nobody debugs what is compiled with the race detector here, so it has no debug
-# information. Where the Go linker can link the race detector, it takes half as long as the C
-# compiler's, which it would use for programs that import the package plugin.
+# information. Where the Go linker can link the race detector, it takes half as long as the C compiler's, which it would use for
+# programs that import the package plugin.
 race = -race -gcflags=all=-dwarf=false
 link = -s$(if $(filter linux/amd64,$(shell go env GOOS)/$(shell go env GOARCH)), -linkmode=internal)
 .PHONY: test-rest
