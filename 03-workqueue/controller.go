@@ -191,7 +191,7 @@ func (c *Controller) warn(key cache.ObjectName, failure error) {
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
 	logger := klog.FromContext(ctx)
 	// Check before reading from the cache: what we read is then at least as new as our last write.
-	if !c.ownWrites.observedBy(c.pods.Informer().GetStore(), key) {
+	if !c.ownWrites.ensureReady(c.pods.Informer().GetStore(), key) {
 		return nil // the watch will deliver our write, and the handler will add the key again
 	}
 	pod, err := c.podLister.Pods(key.Namespace).Get(key.Name)

@@ -14,7 +14,7 @@ import (
 // ownWrites lets a controller read its own writes. After a write, the cache shows the old object until the watch
 // delivers the new one; a reconcile that reads the old object would write again.
 //
-// Kubernetes' own controllers use pkg/controller/util/consistency for this.
+// Kubernetes' own controllers use pkg/controller/util/consistency for this, whose names these are.
 type ownWrites struct {
 	mu sync.Mutex
 	// last holds the resourceVersion of our last write to an object. An entry is removed once the cache has
@@ -34,10 +34,10 @@ func (w *ownWrites) wroteAt(key cache.ObjectName, resourceVersion string) {
 	w.last[key] = resourceVersion
 }
 
-// observedBy reports whether the store includes our last write to the object. The resourceVersions of one resource
+// ensureReady reports whether the store includes our last write to the object. The resourceVersions of one resource
 // are ordered, and a store that has seen one has seen all earlier ones. A store whose resourceVersion cannot be
 // compared counts as up to date, because a key that waited for it would wait forever; see reportsResourceVersion.
-func (w *ownWrites) observedBy(store versionedStore, key cache.ObjectName) bool {
+func (w *ownWrites) ensureReady(store versionedStore, key cache.ObjectName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wrote, ok := w.last[key]
@@ -53,7 +53,7 @@ func (w *ownWrites) observedBy(store versionedStore, key cache.ObjectName) bool 
 }
 
 // reportsResourceVersion reports whether a store that has synced can tell its resourceVersion. With client-go's
-// feature gate AtomicFIFO off it cannot, and observedBy always returns true.
+// feature gate AtomicFIFO off it cannot, and ensureReady always returns true.
 func reportsResourceVersion(store versionedStore) bool {
 	return store.LastStoreSyncResourceVersion() != ""
 }

@@ -45,7 +45,7 @@ func TestOwnWritesAreObservedByAStoreThatIsAsNew(t *testing.T) {
 			writes := newOwnWrites()
 			writes.wroteAt(frontend0, test.wrote)
 			for range 2 {
-				require.Equal(t, test.observed, writes.observedBy(test.store, frontend0))
+				require.Equal(t, test.observed, writes.ensureReady(test.store, frontend0))
 			}
 			require.Equal(t, test.observed, len(writes.last) == 0, "only writes that were not observed are kept")
 		})
@@ -54,16 +54,16 @@ func TestOwnWritesAreObservedByAStoreThatIsAsNew(t *testing.T) {
 
 func TestOwnWritesAreKeptPerObject(t *testing.T) {
 	writes := newOwnWrites()
-	require.True(t, writes.observedBy(store("1"), frontend0), "without a write")
+	require.True(t, writes.ensureReady(store("1"), frontend0), "without a write")
 
 	writes.wroteAt(frontend0, "5")
-	require.True(t, writes.observedBy(store("4"), cache.ObjectName{Namespace: namespace, Name: "frontend-1"}))
-	require.True(t, writes.observedBy(store("4"), cache.ObjectName{Namespace: "mall", Name: "frontend-0"}))
-	require.False(t, writes.observedBy(store("4"), frontend0))
+	require.True(t, writes.ensureReady(store("4"), cache.ObjectName{Namespace: namespace, Name: "frontend-1"}))
+	require.True(t, writes.ensureReady(store("4"), cache.ObjectName{Namespace: "mall", Name: "frontend-0"}))
+	require.False(t, writes.ensureReady(store("4"), frontend0))
 
 	writes.wroteAt(frontend0, "7")
-	require.False(t, writes.observedBy(store("6"), frontend0), "the last write counts")
-	require.True(t, writes.observedBy(store("7"), frontend0))
+	require.False(t, writes.ensureReady(store("6"), frontend0), "the last write counts")
+	require.True(t, writes.ensureReady(store("7"), frontend0))
 }
 
 // apiServer returns a client of a server that responds to each request with a status code and an object.

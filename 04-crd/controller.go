@@ -143,7 +143,7 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 	defer c.queue.Done(key)
 	// Don't act on a cache that is older than the controller's own writes. Waiting is neither a failure nor a success:
 	// it leaves the backoff as it is.
-	if !c.ownWrites.seenBy(c.networks.Informer().GetStore(), key) {
+	if !c.ownWrites.ensureReady(c.networks.Informer().GetStore(), key) {
 		c.queue.AddAfter(key, c.Backoff)
 		return true
 	}
@@ -198,7 +198,7 @@ func (c *Controller) get(ctx context.Context, key cache.ObjectName) (*samplecrdv
 	network, err := c.client.SamplecrdV1().Networks(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		c.ownWrites.wrote(key, network.ResourceVersion)
+		c.ownWrites.wroteAt(key, network.ResourceVersion)
 	case !apierrors.IsNotFound(err):
 		c.ownWrites.failed(key)
 	}
@@ -224,7 +224,7 @@ func (c *Controller) setFinalizers(ctx context.Context, network *samplecrdv1.Net
 		c.ownWrites.failed(cache.MetaObjectToName(network))
 		return fmt.Errorf("set finalizers of Network %s: %w", klog.KObj(network), err)
 	}
-	c.ownWrites.wrote(cache.MetaObjectToName(network), patched.ResourceVersion)
+	c.ownWrites.wroteAt(cache.MetaObjectToName(network), patched.ResourceVersion)
 	return nil
 }
 
@@ -275,7 +275,7 @@ func (c *Controller) updateStatus(ctx context.Context, network *samplecrdv1.Netw
 		c.ownWrites.failed(cache.MetaObjectToName(network))
 		return fmt.Errorf("apply status of Network %s: %w", klog.KObj(network), err)
 	}
-	c.ownWrites.wrote(cache.MetaObjectToName(network), applied.ResourceVersion)
+	c.ownWrites.wroteAt(cache.MetaObjectToName(network), applied.ResourceVersion)
 	if before == nil || before.Status != ready.Status || before.Reason != ready.Reason {
 		eventType := corev1.EventTypeNormal
 		if ready.Status != metav1.ConditionTrue {

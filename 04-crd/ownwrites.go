@@ -16,15 +16,15 @@ type ownWrites struct {
 
 func newOwnWrites() *ownWrites { return &ownWrites{last: map[cache.ObjectName]string{}} }
 
-// wrote records a write. resourceVersion is that of the API server's response.
-func (w *ownWrites) wrote(key cache.ObjectName, resourceVersion string) {
+// wroteAt records a write. resourceVersion is that of the API server's response.
+func (w *ownWrites) wroteAt(key cache.ObjectName, resourceVersion string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last[key] = resourceVersion
 }
 
 // failed records a write that failed. Its outcome is unknown: if only the response was lost, the API server has stored it.
-func (w *ownWrites) failed(key cache.ObjectName) { w.wrote(key, "") }
+func (w *ownWrites) failed(key cache.ObjectName) { w.wroteAt(key, "") }
 
 // takeFailed reports whether the last write failed, and forgets it.
 func (w *ownWrites) takeFailed(key cache.ObjectName) bool {
@@ -38,10 +38,10 @@ func (w *ownWrites) takeFailed(key cache.ObjectName) bool {
 	return true
 }
 
-// seenBy reports whether the controller's last write to the object has reached the store. The resourceVersions of one
+// ensureReady reports whether the controller's last write to the object has reached the store. The resourceVersions of one
 // resource are ordered, and a store at one of them has seen all earlier ones. If the store reports none, as with a fake
-// clientset or with client-go's AtomicFIFO feature off, there is nothing to compare and seenBy returns true.
-func (w *ownWrites) seenBy(store interface{ LastStoreSyncResourceVersion() string }, key cache.ObjectName) bool {
+// clientset or with client-go's AtomicFIFO feature off, there is nothing to compare and ensureReady returns true.
+func (w *ownWrites) ensureReady(store interface{ LastStoreSyncResourceVersion() string }, key cache.ObjectName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wrote, ok := w.last[key]

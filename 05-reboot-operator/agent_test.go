@@ -16,6 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"example.com/controllers/reboot/agent"
+	"example.com/controllers/reboot/protocol"
 )
 
 // A3: the reboot command succeeds, and the machine does not reboot.
@@ -35,10 +38,10 @@ func TestNoRebootWithoutANewBootID(t *testing.T) {
 				require.Empty(t, w.told("node-00", "RebootTimeout"))
 				advance(time.Hour)
 				node := w.node("node-00")
-				require.Equal(t, InProgress, PhaseOf(node))
+				require.Equal(t, protocol.InProgress, protocol.PhaseOf(node))
 				require.True(t, node.Spec.Unschedulable)
 				require.Equal(t, []string{"The machine has not started with another boot ID for 10m0s; the Node keeps its slot"}, w.told("node-00", "RebootTimeout"))
-				require.Equal(t, Needed, PhaseOf(w.node("node-01")))
+				require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-01")))
 				w.locked(func() {
 					assert.Greater(t, m.asked, 1, "it is asked again")
 					m.broken, m.sameID = false, false
@@ -71,7 +74,7 @@ func TestCordonedBefore(t *testing.T) {
 		w.request("node-00")
 		advance(2 * time.Minute)
 		require.Equal(t, 1, w.machines["node-00"].boots())
-		require.Equal(t, Idle, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Idle, protocol.PhaseOf(w.node("node-00")))
 		require.True(t, w.node("node-00").Spec.Unschedulable)
 	})
 }
@@ -82,18 +85,18 @@ func TestStrangeAnnotations(t *testing.T) {
 		w.most = 0
 		w.addMachines(5)
 		w.startController(0)
-		w.annotate("node-04", InProgressAnnotation, "boot-0")
-		w.annotate("node-00", NowAnnotation, "by hand")
-		w.annotate("node-01", AdmittedAnnotation, "yesterday")
-		w.annotate("node-02", SinceAnnotation, "☃")
-		w.annotate("node-02", FailuresAnnotation, "-7")
-		w.annotate("node-02", RetryAfterAnnotation, "never")
-		w.annotate("node-02", LastAttemptAnnotation, "")
+		w.annotate("node-04", protocol.InProgressAnnotation, "boot-0")
+		w.annotate("node-00", protocol.NowAnnotation, "by hand")
+		w.annotate("node-01", protocol.AdmittedAnnotation, "yesterday")
+		w.annotate("node-02", protocol.SinceAnnotation, "☃")
+		w.annotate("node-02", protocol.FailuresAnnotation, "-7")
+		w.annotate("node-02", protocol.RetryAfterAnnotation, "never")
+		w.annotate("node-02", protocol.LastAttemptAnnotation, "")
 		w.request("node-02")
 		w.edit("node-03", func(node *corev1.Node) { node.Annotations = nil })
 		advance(5 * time.Minute)
 		require.Equal(t, 0, w.machines["node-00"].boots(), "it was never admitted")
-		require.Equal(t, Idle, PhaseOf(w.node("node-01")))
+		require.Equal(t, protocol.Idle, protocol.PhaseOf(w.node("node-01")))
 		require.Equal(t, 0, w.machines["node-01"].boots())
 		w.requireDone(1, "node-02")
 		w.requireDone(0, "node-03", "node-04")
@@ -109,11 +112,11 @@ func TestTheAPIServerIsDownAfterTheReboot(t *testing.T) {
 		w.startController(0)
 		w.request("node-00")
 		advance(10 * time.Second)
-		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-00")))
 		w.setDown(true)
 		advance(10 * time.Minute)
 		require.Equal(t, 1, w.machines["node-00"].boots())
-		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-00")))
 		w.setDown(false)
 		advance(2 * time.Minute)
 		w.requireDone(1, "node-00")
@@ -123,30 +126,30 @@ func TestTheAPIServerIsDownAfterTheReboot(t *testing.T) {
 // A17: the request is withdrawn, at any time before the agent has seen it.
 func TestCancel(t *testing.T) {
 	for _, c := range []struct {
-		phase  Phase
+		phase  protocol.Phase
 		remove string
-	}{{Needed, NeededAnnotation}, {Draining, NeededAnnotation}, {Approved, NowAnnotation}} {
+	}{{protocol.Needed, protocol.NeededAnnotation}, {protocol.Draining, protocol.NeededAnnotation}, {protocol.Approved, protocol.NowAnnotation}} {
 		t.Run(string(c.phase), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				m := w.addMachine("node-00")
-				if c.phase == Needed {
+				if c.phase == protocol.Needed {
 					w.pause(true)
 				}
-				if c.phase == Draining {
+				if c.phase == protocol.Draining {
 					w.addPod("web", "node-00")
 					w.grace = time.Hour
 				}
 				w.startController(0)
 				w.request("node-00")
 				advance(30 * time.Second)
-				require.Equal(t, c.phase, PhaseOf(w.node("node-00")))
+				require.Equal(t, c.phase, protocol.PhaseOf(w.node("node-00")))
 				w.annotate("node-00", c.remove, "-")
 				advance(time.Second)
 				m.startAgent()
 				w.pause(false)
 				advance(time.Hour)
 				require.Equal(t, 0, m.boots())
-				require.Equal(t, Idle, PhaseOf(w.node("node-00")))
+				require.Equal(t, protocol.Idle, protocol.PhaseOf(w.node("node-00")))
 				require.False(t, w.node("node-00").Spec.Unschedulable)
 			})
 		})
@@ -165,9 +168,9 @@ func TestCancelWithALateWatch(t *testing.T) {
 			advance(time.Second)
 		}
 		advance(58 * time.Second)
-		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
 		require.NotEmpty(t, w.pods("node-00"))
-		w.annotate("node-00", NeededAnnotation, "-")
+		w.annotate("node-00", protocol.NeededAnnotation, "-")
 		advance(time.Hour)
 		w.requireDone(0, "node-00")
 	})
@@ -195,7 +198,7 @@ func TestARestartedAgentWaits(t *testing.T) {
 
 // The watch of the agent is late, so its cache still shows a reboot in progress that is over for everybody else.
 func TestAStaleCacheRebootsNothing(t *testing.T) {
-	giveUp := func(w *world) { w.annotate("node-00", InProgressAnnotation, "-") }
+	giveUp := func(w *world) { w.annotate("node-00", protocol.InProgressAnnotation, "-") }
 	for name, c := range map[string]struct {
 		fails     bool // the request for the reboot; otherwise the machine ignores it
 		meanwhile func(w *world)
@@ -203,7 +206,7 @@ func TestAStaleCacheRebootsNothing(t *testing.T) {
 		"somebody has given up on it":                 {false, giveUp},
 		"somebody has given up on it after a failure": {true, giveUp},
 		"the Node has been deleted":                   {false, func(w *world) { w.deleteNode("node-00") }},
-		"it is that of an earlier boot":               {false, func(w *world) { w.annotate("node-00", InProgressAnnotation, "boot-7") }},
+		"it is that of an earlier boot":               {false, func(w *world) { w.annotate("node-00", protocol.InProgressAnnotation, "boot-7") }},
 		"it is that of an earlier Node of the name": {false, func(w *world) {
 			node := w.node("node-00")
 			w.deleteNode("node-00")
@@ -222,7 +225,7 @@ func TestAStaleCacheRebootsNothing(t *testing.T) {
 				w.startController(0)
 				w.request("node-00")
 				advance(30 * time.Second)
-				require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+				require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-00")))
 				w.locked(func() {
 					for one := range w.watchers {
 						if one.restrictions.Fields != nil && one.restrictions.Fields.String() == "metadata.name=node-00" {
@@ -294,7 +297,7 @@ func TestARequestDuringTheReboot(t *testing.T) {
 		w.startController(0)
 		w.request("node-00")
 		advance(10 * time.Second)
-		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-00")))
 		w.request("node-00")
 		advance(5 * time.Minute)
 		w.requireDone(2, "node-00")
@@ -309,10 +312,10 @@ func TestTheAgentDoesNotAct(t *testing.T) {
 		w.startController(0)
 		w.request("node-00", "node-01")
 		advance(4 * time.Minute)
-		require.Equal(t, Approved, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Approved, protocol.PhaseOf(w.node("node-00")))
 		advance(2 * time.Minute)
-		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
-		require.Equal(t, "kernel", w.node("node-00").Annotations[NeededAnnotation])
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-00")))
+		require.Equal(t, "kernel", w.node("node-00").Annotations[protocol.NeededAnnotation])
 		require.Equal(t, []string{"Not rebooted; next attempt in 5m0s: the agent has not acted for 5m0s"}, w.told("node-00", "AgentTimeout"))
 		w.machines["node-00"].startAgent()
 		advance(20 * time.Minute)
@@ -324,10 +327,10 @@ func TestTheAgentDoesNotAct(t *testing.T) {
 func TestTheSentinelSaysWhy(t *testing.T) {
 	command := []string{"test", "-e", t.TempDir()}
 	inWorld(t, func(t *testing.T, w *world) {
-		w.agent.Sentinel = &Sentinel{Command: command, Interval: time.Minute}
+		w.agent.Sentinel = &agent.Sentinel{Command: command, Interval: time.Minute}
 		w.addMachines(1)
 		advance(time.Hour)
-		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-00")))
 		why := fmt.Sprintf("The machine asks for a reboot: the sentinel command %q succeeded", strings.Join(command, " "))
 		require.Equal(t, []string{why}, w.told("node-00", "RebootNeeded"))
 	})
@@ -337,9 +340,9 @@ func TestTheSentinelSaysWhy(t *testing.T) {
 func TestAMachineWithoutASentinelIgnoresNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.addMachines(1)
-		w.annotate("node-00", SentinelIgnoredAnnotation, "by hand")
+		w.annotate("node-00", protocol.SentinelIgnoredAnnotation, "by hand")
 		advance(time.Minute)
-		require.NotContains(t, w.node("node-00").Annotations, SentinelIgnoredAnnotation)
+		require.NotContains(t, w.node("node-00").Annotations, protocol.SentinelIgnoredAnnotation)
 	})
 }
 
@@ -347,7 +350,7 @@ func TestAMachineWithoutASentinelIgnoresNothing(t *testing.T) {
 func TestSentinelAsksForAReboot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "reboot-required")
 	inWorld(t, func(t *testing.T, w *world) {
-		w.agent.Sentinel = &Sentinel{Command: []string{"test", "-e", file}, Interval: time.Minute}
+		w.agent.Sentinel = &agent.Sentinel{Command: []string{"test", "-e", file}, Interval: time.Minute}
 		w.addMachines(1)
 		w.startController(0)
 		advance(5 * time.Minute)
@@ -373,14 +376,14 @@ func TestSentinelFailsAfterTheReboot(t *testing.T) {
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "broken")
 	inWorld(t, func(t *testing.T, w *world) {
-		w.agent.Sentinel = &Sentinel{Command: []string{"sh", "-c", "test ! -e " + broken + " || exit 2"}, Interval: time.Minute} // asks
+		w.agent.Sentinel = &agent.Sentinel{Command: []string{"sh", "-c", "test ! -e " + broken + " || exit 2"}, Interval: time.Minute} // asks
 		w.addMachines(1)
 		w.startController(0)
 		advance(10 * time.Second)
-		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-00")))
 		require.NoError(t, os.WriteFile(broken, nil, 0o600))
 		advance(10 * time.Minute)
-		require.Equal(t, Idle, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Idle, protocol.PhaseOf(w.node("node-00")))
 		require.NoError(t, os.Remove(broken))
 		advance(time.Hour)
 		require.Equal(t, 1, w.machines["node-00"].boots())
@@ -395,7 +398,7 @@ func TestUncordonedDuringTheReboot(t *testing.T) {
 		w.startController(0)
 		w.request("node-00")
 		advance(time.Minute)
-		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-00")))
 		w.edit("node-00", func(node *corev1.Node) { node.Spec.Unschedulable = false })
 		w.addPod("db", "node-00")
 		asked := w.machines["node-00"].timesAsked()
@@ -414,20 +417,20 @@ func TestUncordonedDuringTheReboot(t *testing.T) {
 
 // A sentinel still asks for the reboot that was cancelled without "kubectl reboot cancel": the Node is not drained again.
 func TestCancelWithASentinel(t *testing.T) {
-	for annotation, phase := range map[string]Phase{NeededAnnotation: Draining, InProgressAnnotation: InProgress} {
+	for annotation, phase := range map[string]protocol.Phase{protocol.NeededAnnotation: protocol.Draining, protocol.InProgressAnnotation: protocol.InProgress} {
 		inWorld(t, func(t *testing.T, w *world) {
-			w.agent.Sentinel = &Sentinel{Command: []string{"true"}, Interval: time.Minute}
+			w.agent.Sentinel = &agent.Sentinel{Command: []string{"true"}, Interval: time.Minute}
 			w.addMachines(1)
 			w.machines["node-00"].broken = true
 			w.addPod("db", "node-00")
-			w.protect("db", phase == Draining)
+			w.protect("db", phase == protocol.Draining)
 			w.startController(0)
 			advance(time.Minute)
-			require.Equal(t, phase, PhaseOf(w.node("node-00")))
+			require.Equal(t, phase, protocol.PhaseOf(w.node("node-00")))
 			w.annotate("node-00", annotation, "-")
 			advance(time.Hour)
 			node := w.node("node-00")
-			require.Equal(t, Idle, PhaseOf(node))
+			require.Equal(t, protocol.Idle, protocol.PhaseOf(node))
 			require.False(t, node.Spec.Unschedulable)
 			require.Len(t, w.told("node-00", "RebootAdmitted"), 1)
 		})
@@ -444,9 +447,9 @@ func TestEachRebootThatTakesTooLong(t *testing.T) {
 			w.request("node-00")
 			advance(time.Hour)
 			require.Len(t, w.told("node-00", "RebootTimeout"), attempt+1)
-			w.annotate("node-00", InProgressAnnotation, "-")
+			w.annotate("node-00", protocol.InProgressAnnotation, "-")
 			advance(time.Minute)
-			require.Equal(t, Idle, PhaseOf(w.node("node-00")))
+			require.Equal(t, protocol.Idle, protocol.PhaseOf(w.node("node-00")))
 		}
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strconv"
 	"strings"
@@ -25,6 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+
+	"example.com/controllers/reboot/internal/nodetest"
+	"example.com/controllers/reboot/policy"
+	"example.com/controllers/reboot/protocol"
 )
 
 func TestRebootsNodesOneAfterAnother(t *testing.T) {
@@ -89,10 +91,10 @@ func TestAnotherControllerAdmitsANodeMeanwhile(t *testing.T) {
 			o, err := w.objects.Get(configMapResource, namespace, w.options.Ledger)
 			require.NoError(t, err)
 			configMap := o.(*corev1.ConfigMap).DeepCopy()
-			configMap.Data = map[string]string{slotsKey: fmt.Sprintf("{%q:%q}", node.Name, node.ResourceVersion)}
+			configMap.Data = map[string]string{protocol.SlotsKey: fmt.Sprintf("{%q:%q}", node.Name, node.ResourceVersion)}
 			require.NoError(t, w.update(configMapResource, configMap))
 			node.Spec.Unschedulable = true
-			node.Annotations = map[string]string{NeededAnnotation: "", CordonedAnnotation: "true", AdmittedAnnotation: formatTime(time.Now())}
+			node.Annotations = map[string]string{protocol.NeededAnnotation: "", protocol.CordonedAnnotation: "true", protocol.AdmittedAnnotation: protocol.FormatTime(time.Now())}
 			require.NoError(t, w.update(nodeResource, node))
 		}
 		w.startController(0)
@@ -158,8 +160,8 @@ func TestUnavailableNodes(t *testing.T) {
 		w.startController(0)
 		w.request("node-00", "node-01")
 		advance(5 * time.Minute)
-		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
-		require.Equal(t, Needed, PhaseOf(w.node("node-01")), "node-00 holds the only slot")
+		require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-01")), "node-00 holds the only slot")
 		w.deleteNode("node-00")
 		advance(5 * time.Minute)
 		w.requireDone(1, "node-01")
@@ -168,7 +170,7 @@ func TestUnavailableNodes(t *testing.T) {
 		w.machines["node-02"].setReady(corev1.ConditionUnknown)
 		w.request("node-01")
 		advance(5 * time.Minute)
-		require.Equal(t, Needed, PhaseOf(w.node("node-01")), "node-02 is unavailable")
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-01")), "node-02 is unavailable")
 		w.request("node-02")
 		advance(10 * time.Minute)
 		w.requireDone(1, "node-02")
@@ -192,12 +194,12 @@ func TestUncordonedBeforeTheReboot(t *testing.T) {
 		require.True(t, w.node("node-00").Spec.Unschedulable, "during the drain")
 		advance(8 * time.Minute)
 		require.Empty(t, w.pods("node-00"))
-		require.Equal(t, Approved, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Approved, protocol.PhaseOf(w.node("node-00")))
 
 		w.addPod("later", "node-00") // first, or the Node may be drained again before
 		w.edit("node-00", uncordon)
 		advance(time.Second)
-		require.Equal(t, Draining, PhaseOf(w.node("node-00")), "after the drain")
+		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")), "after the drain")
 		require.True(t, w.node("node-00").Spec.Unschedulable)
 		require.Len(t, w.told("node-00", "CordonedAgain"), 2)
 		advance(6 * time.Minute)
@@ -217,7 +219,7 @@ func TestGivesUpADrain(t *testing.T) {
 		w.startController(0)
 		w.request("node-00", "node-01")
 		advance(9 * time.Minute)
-		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
 		require.Equal(t, []string{"Pod shop/db cannot be evicted: The disruption budget db needs 1 healthy pods and has 1 currently; Pod shop/web is terminating"},
 			w.told("node-00", "DrainWaiting"), "one Event for each attempt")
 		last := map[string]time.Time{}
@@ -229,15 +231,15 @@ func TestGivesUpADrain(t *testing.T) {
 		})
 		advance(2 * time.Minute)
 		node := w.node("node-00")
-		require.Equal(t, Needed, PhaseOf(node))
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(node))
 		require.False(t, node.Spec.Unschedulable)
-		require.Equal(t, "1", node.Annotations[FailuresAnnotation])
+		require.Equal(t, "1", node.Annotations[protocol.FailuresAnnotation])
 		require.Equal(t, []string{"Not rebooted; next attempt in 5m0s: the drain took longer than 10m0s: Pod shop/db cannot be evicted: The disruption budget db needs 1 healthy pods and has 1 currently"},
 			w.told("node-00", "DrainTimeout"))
 		advance(time.Minute)
 		w.requireDone(1, "node-01")
 		advance(18 * time.Minute)
-		require.Equal(t, "2", w.node("node-00").Annotations[FailuresAnnotation])
+		require.Equal(t, "2", w.node("node-00").Annotations[protocol.FailuresAnnotation])
 		w.protect("db", false)
 		advance(15 * time.Minute)
 		w.requireDone(1, "node-00")
@@ -248,12 +250,12 @@ func TestGivesUpADrain(t *testing.T) {
 func TestADrainThatIsOverdueEvictsNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods   []string
-		phase  Phase
+		phase  protocol.Phase
 		events []string
 	}{
-		"Pods are left": {[]string{"db", "web"}, Needed, []string{"Not rebooted; next attempt in 5m0s: the drain took longer than 10m0s: " +
+		"Pods are left": {[]string{"db", "web"}, protocol.Needed, []string{"Not rebooted; next attempt in 5m0s: the drain took longer than 10m0s: " +
 			"Pod shop/db cannot be evicted: The disruption budget db needs 1 healthy pods and has 1 currently; Pod shop/web has not been evicted"}},
-		"no Pods are left": {nil, Approved, nil},
+		"no Pods are left": {nil, protocol.Approved, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -264,11 +266,11 @@ func TestADrainThatIsOverdueEvictsNothing(t *testing.T) {
 				w.protect("db", true)
 				w.edit("node-00", func(node *corev1.Node) {
 					node.Spec.Unschedulable = true
-					node.Annotations = map[string]string{NeededAnnotation: "kernel", CordonedAnnotation: "true", AdmittedAnnotation: formatTime(time.Now().Add(-time.Hour))}
+					node.Annotations = map[string]string{protocol.NeededAnnotation: "kernel", protocol.CordonedAnnotation: "true", protocol.AdmittedAnnotation: protocol.FormatTime(time.Now().Add(-time.Hour))}
 				})
 				w.startController(0)
 				advance(time.Minute)
-				require.Equal(t, c.phase, PhaseOf(w.node("node-00")))
+				require.Equal(t, c.phase, protocol.PhaseOf(w.node("node-00")))
 				require.Equal(t, c.events, w.told("node-00", "DrainTimeout"))
 				require.Equal(t, c.pods, w.pods("node-00"))
 			})
@@ -286,7 +288,7 @@ func TestAPodThatWasCreatedAgainElsewhere(t *testing.T) {
 			old, err := w.objects.Get(podResource, "shop", "db-0")
 			require.NoError(t, err)
 			require.NoError(t, w.remove(podResource, old.(*corev1.Pod).DeepCopy()))
-			require.NoError(t, w.add(podResource, newPod("db-0", "node-01")))
+			require.NoError(t, w.add(podResource, nodetest.NewPod("db-0", "node-01")))
 		}
 		w.startController(0)
 		w.request("node-00")
@@ -307,7 +309,7 @@ func TestTheAPIServerIsDownDuringADrain(t *testing.T) {
 		controller := w.startController(0)
 		w.request("node-00")
 		advance(10 * time.Second)
-		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
 		w.setDown(true)
 		advance(30 * time.Second)
 		failures := regexp.MustCompile(`Failed, requeueing with backoff.* failures=(\d+)`).FindAllStringSubmatch(controller.log.String(), -1)
@@ -334,10 +336,10 @@ func TestADrainThatCannotBeLookedAt(t *testing.T) {
 		})
 		w.request("node-00")
 		advance(9 * time.Minute)
-		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
 		require.Equal(t, []string{"list the Pods of Node node-00: Internal error occurred: out of order"}, w.told("node-00", "EvictionFailed"))
 		advance(2 * time.Minute)
-		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-00")))
 		require.Equal(t, []string{"Not rebooted; next attempt in 5m0s: the drain took longer than 10m0s: list the Pods of Node node-00: Internal error occurred: out of order"},
 			w.told("node-00", "DrainTimeout"))
 		fails.Store(false)
@@ -365,11 +367,11 @@ func TestAWriteThatFailsIsRepeated(t *testing.T) {
 			controller.PrependReactor("update", "configmaps", fail)
 			w.request(w.names()...)
 			advance(time.Minute)
-			require.Equal(t, Draining, PhaseOf(w.node("node-01")))
-			w.edit("node-01", func(node *corev1.Node) { delete(node.Annotations, NeededAnnotation) })
+			require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-01")))
+			w.edit("node-01", func(node *corev1.Node) { delete(node.Annotations, protocol.NeededAnnotation) })
 			advance(10 * time.Minute)
 			w.requireDone(1, "node-00")
-			require.Equal(t, Idle, PhaseOf(w.node("node-01")))
+			require.Equal(t, protocol.Idle, protocol.PhaseOf(w.node("node-01")))
 			require.False(t, w.node("node-01").Spec.Unschedulable)
 			require.Equal(t, []string{"The request for a reboot was withdrawn"}, w.told("node-01", "RebootCancelled"))
 		})
@@ -394,14 +396,14 @@ func TestTimeoutsOutliveTheController(t *testing.T) {
 		}
 		w.request("node-00")
 		restart(3 * time.Minute)
-		require.Equal(t, Approved, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Approved, protocol.PhaseOf(w.node("node-00")))
 		advance(2*time.Minute + time.Second)
-		require.Equal(t, Needed, PhaseOf(w.node("node-00")), "after --agent-timeout")
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-00")), "after --agent-timeout")
 
 		m.off = true
 		m.startAgent()
 		advance(5 * time.Minute)
-		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-00")))
 		restart(3 * time.Minute)
 		advance(7*time.Minute + time.Second)
 		require.Len(t, w.told("node-00", "RebootTimeout"), 1)
@@ -411,10 +413,10 @@ func TestTimeoutsOutliveTheController(t *testing.T) {
 // decide says when to decide again, and tells a Node why it, of all, may not reboot.
 func TestWhenToDecideAgain(t *testing.T) {
 	retry := func(name string, in time.Duration) *corev1.Node {
-		return newNode(name, labelled("pool", "web"), withAnnotation(NeededAnnotation, ""), withAnnotation(FailuresAnnotation, "1"),
-			withAnnotation(RetryAfterAnnotation, formatTime(time.Now().Add(in))))
+		return nodetest.New(name, nodetest.Label("pool", "web"), nodetest.Annotation(protocol.NeededAnnotation, ""), nodetest.Annotation(protocol.FailuresAnnotation, "1"),
+			nodetest.Annotation(protocol.RetryAfterAnnotation, protocol.FormatTime(time.Now().Add(in))))
 	}
-	other := newNode("c", withAnnotation(NeededAnnotation, ""))
+	other := nodetest.New("c", nodetest.Annotation(protocol.NeededAnnotation, ""))
 	for _, test := range []struct {
 		name  string
 		nodes func() []*corev1.Node
@@ -433,9 +435,9 @@ func TestWhenToDecideAgain(t *testing.T) {
 				selector, err := labels.Parse("pool=web")
 				require.NoError(t, err)
 				c := &Controller{recorder: recorder, told: newTold(), metrics: newMetrics(nil), Options: Options{
-					Policy: Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt32(1), Selector: selector},
+					Policy: policy.Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt32(1), Selector: selector},
 				}}
-				again, any := c.decide(State{Nodes: test.nodes()}, func(*corev1.Node) {})
+				again, any := c.decide(policy.State{Nodes: test.nodes()}, func(*corev1.Node) {})
 				require.False(t, any)
 				require.Equal(t, test.again, again)
 				close(recorder.Events)
@@ -470,7 +472,7 @@ func TestAPodThatIsRebornElsewhere(t *testing.T) {
 func TestTheWindowCloses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) { // virtual time begins at midnight UTC
 		var err error
-		w.options.Window, err = ParseWindow(nil, "22:00", "22:01", "UTC")
+		w.options.Window, err = policy.ParseWindow(nil, "22:00", "22:01", "UTC")
 		require.NoError(t, err)
 		w.addMachines(3)
 		for _, name := range w.names() {
@@ -482,7 +484,7 @@ func TestTheWindowCloses(t *testing.T) {
 		require.Zero(t, w.written(), "before the window")
 		advance(time.Hour)
 		w.requireDone(1, "node-00", "node-01") // the second was admitted within the minute
-		require.Equal(t, Needed, PhaseOf(w.node("node-02")))
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-02")))
 		advance(24 * time.Hour)
 		w.requireDone(1, w.names()...)
 	})
@@ -495,21 +497,21 @@ func TestConcerns(t *testing.T) {
 		change            func(*corev1.Node)
 		concerns, differs bool
 	}{
-		"a heartbeat":              {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = monday }, false, false},
+		"a heartbeat":              {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = nodetest.Monday }, false, false},
 		"another condition":        {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, false, false},
 		"a boot":                   {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "other" }, false, true}, // which the agent looks at
-		"it is not ready":          {ready(corev1.ConditionFalse), true, true},
+		"it is not ready":          {nodetest.Ready(corev1.ConditionFalse), true, true},
 		"it is cordoned":           {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true, true},
 		"another Node of its name": {func(n *corev1.Node) { n.UID = "other" }, true, true},
-		"an annotation":            {func(n *corev1.Node) { n.Annotations = map[string]string{NeededAnnotation: "kernel"} }, true, true},
-		"it is being deleted":      {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: monday} }, false, true},
-		"a label":                  {func(n *corev1.Node) { n.Labels = map[string]string{zoneLabel: "b"} }, true, true},
+		"an annotation":            {func(n *corev1.Node) { n.Annotations = map[string]string{protocol.NeededAnnotation: "kernel"} }, true, true},
+		"it is being deleted":      {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: nodetest.Monday} }, false, true},
+		"a label":                  {func(n *corev1.Node) { n.Labels = map[string]string{nodetest.ZoneLabel: "b"} }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node := newNode("a")
+			node := nodetest.New("a")
 			c.change(node)
-			require.Equal(t, c.concerns, concerns(newNode("a"), node))
-			require.Equal(t, c.differs, Differ(newNode("a"), node))
+			require.Equal(t, c.concerns, protocol.Concerns(nodetest.New("a"), node))
+			require.Equal(t, c.differs, protocol.Differ(nodetest.New("a"), node))
 		})
 	}
 }
@@ -523,14 +525,14 @@ func TestBlockingPods(t *testing.T) {
 		w.addMachines(3)
 		w.addPod("migration", "node-00")
 		w.addPod("web", "node-01") // which is evicted
-		ended := newPod("backup", "node-02")
+		ended := nodetest.NewPod("backup", "node-02")
 		ended.Status.Phase = corev1.PodSucceeded
 		w.create(podResource, ended)
 		w.startController(0)
 		w.request(w.names()...)
 		advance(10 * time.Minute)
 		w.requireDone(1, "node-01", "node-02")
-		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-00")))
 		require.Equal(t, []string{"migration"}, w.pods("node-00"))
 		require.Equal(t, []string{"Not rebooting now: Pod shop/migration blocks it"}, w.told("node-00", "RebootRefused"))
 		w.removePod("migration", "migration@node-00")
@@ -586,7 +588,7 @@ func TestABlockingPodThatComesLate(t *testing.T) {
 		advance(time.Second)
 		w.addPod("migration", "node-00")
 		advance(5 * time.Minute)
-		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
 		require.Equal(t, []string{"migration", "web"}, w.pods("node-00"))
 		require.Equal(t, []string{"Pod shop/migration blocks the reboot"}, w.told("node-00", "DrainWaiting"))
 		w.removePod("migration", "migration@node-00")
@@ -607,11 +609,11 @@ func TestABlockingPodOfADaemonSet(t *testing.T) {
 		w.request("node-00")
 		advance(time.Second)
 		w.create(appsv1.SchemeGroupVersion.WithResource("daemonsets"), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "firmware"}})
-		firmware := newPod("firmware", "node-00")
+		firmware := nodetest.NewPod("firmware", "node-00")
 		firmware.OwnerReferences[0].Kind, firmware.OwnerReferences[0].Name = "DaemonSet", "firmware"
 		w.create(podResource, firmware)
 		advance(5 * time.Minute)
-		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
 		w.removePod("firmware", firmware.UID)
 		advance(2 * time.Minute)
 		w.requireDone(1, "node-00")
@@ -628,12 +630,12 @@ func TestABlockingPodThatNeverTerminates(t *testing.T) {
 		w.request("node-00") // first, or the controller may learn of it late
 		w.startController(5 * time.Second)
 		advance(time.Second)
-		migration := newPod("migration", "node-00")
+		migration := nodetest.NewPod("migration", "node-00")
 		migration.DeletionTimestamp = new(metav1.Now())
 		migration.Finalizers = []string{"example.com/kept"}
 		w.create(podResource, migration)
 		advance(30 * time.Second)
-		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
 		advance(5 * time.Minute)
 		w.requireDone(1, "node-00")
 	})
@@ -650,11 +652,11 @@ func TestANodeThatWasEnteredButNotAdmitted(t *testing.T) {
 		w.request(w.names()...)
 		w.create(configMapResource, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.options.Ledger},
-			Data:       map[string]string{slotsKey: fmt.Sprintf("{%q:%q}", "node-00", w.node("node-00").ResourceVersion)},
+			Data:       map[string]string{protocol.SlotsKey: fmt.Sprintf("{%q:%q}", "node-00", w.node("node-00").ResourceVersion)},
 		})
 		w.startController(0)
 		advance(time.Hour)
-		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-00")))
 		require.NotEmpty(t, w.told("node-00", "RebootRefused"))
 		w.requireDone(1, "node-01") // node-00 does not keep its slot
 		w.removePod("migration", "migration@node-00")
@@ -692,7 +694,7 @@ func TestMoreNodesWereEnteredThanMayBeUnavailable(t *testing.T) {
 				text, err := json.Marshal(entries)
 				require.NoError(t, err)
 				w.create(configMapResource, &corev1.ConfigMap{
-					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.options.Ledger}, Data: map[string]string{slotsKey: string(text)},
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.options.Ledger}, Data: map[string]string{protocol.SlotsKey: string(text)},
 				})
 				if test.down {
 					w.machines["node-03"].setReady(corev1.ConditionUnknown)
@@ -723,7 +725,7 @@ func TestANodeThatMustNotBeChanged(t *testing.T) {
 		w.edit("node-00", heartbeat)
 		advance(10 * time.Minute)
 		w.requireDone(1, "node-01", "node-02")
-		require.Equal(t, Needed, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-00")))
 		forbidden = false
 		w.edit("node-00", heartbeat)
 		advance(10 * time.Minute)
@@ -786,11 +788,11 @@ func TestPause(t *testing.T) {
 		require.Zero(t, w.written())
 		w.pause(false)
 		advance(10 * time.Second)
-		require.Equal(t, InProgress, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-00")))
 		w.pause(true)
 		advance(time.Hour)
 		w.requireDone(1, "node-00")
-		require.Equal(t, Needed, PhaseOf(w.node("node-01")))
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-01")))
 	})
 }
 
@@ -823,13 +825,13 @@ func TestAPodThatComesBeforeTheApproval(t *testing.T) {
 				node.Spec.Unschedulable = unschedulable
 				assert.NoError(t, w.update(nodeResource, node))
 			}
-			assert.NoError(t, w.add(podResource, newPod("late", "node-00")))
+			assert.NoError(t, w.add(podResource, nodetest.NewPod("late", "node-00")))
 		}
 		w.startController(0)
 		w.request("node-00")
 		advance(4 * time.Minute)
 		require.Nil(t, w.onGetNode)
-		require.Equal(t, Draining, PhaseOf(w.node("node-00")))
+		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
 		require.Zero(t, w.machines["node-00"].boots())
 		advance(4 * time.Minute)
 		w.requireDone(1, "node-00")
@@ -862,8 +864,8 @@ func TestLeavesEverythingElseAlone(t *testing.T) {
 		require.Equal(t, 1, w.machines["node-00"].boots())
 		require.Equal(t, 5, during, "one write of the ledger and four of the Node")
 		after := w.node("node-00")
-		require.NotEmpty(t, after.Annotations[LastAttemptAnnotation])
-		delete(after.Annotations, LastAttemptAnnotation)
+		require.NotEmpty(t, after.Annotations[protocol.LastAttemptAnnotation])
+		delete(after.Annotations, protocol.LastAttemptAnnotation)
 		after.ResourceVersion = before.ResourceVersion
 		require.Equal(t, before, after)
 	})
@@ -879,21 +881,14 @@ func TestReadiness(t *testing.T) {
 		processes := []*process{controller, m.agent}
 		advance(time.Second)
 		for _, p := range processes {
-			require.Equal(t, http.StatusServiceUnavailable, p.readiness(), "%s: the API server does not answer", p.name)
+			require.False(t, p.ready(), "%s: the API server does not answer", p.name)
 		}
 		w.setDown(false)
 		advance(time.Minute)
 		for _, p := range processes {
-			require.Equal(t, http.StatusOK, p.readiness(), p.name)
+			require.True(t, p.ready(), p.name)
 			p.stop()
-			require.Equal(t, http.StatusServiceUnavailable, p.readiness(), "%s: it has stopped", p.name)
+			require.False(t, p.ready(), "%s: it has stopped", p.name)
 		}
 	})
-}
-
-// readiness returns the status with which the readiness probe answers.
-func (p *process) readiness() int {
-	answer := httptest.NewRecorder()
-	p.ready(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-	return answer.Code
 }

@@ -1,15 +1,12 @@
 package reboot
 
 import (
-	"fmt"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
+
+	"example.com/controllers/reboot/drain"
 )
 
 // tell writes an Event about a Node, unless the last one with this reason had the same key: an Event is repeated only when
@@ -24,26 +21,6 @@ func (c *Controller) tell(node *corev1.Node, eventType, reason, action, key, for
 	c.recorder.Eventf(node, nil, eventType, reason, action, format, args...)
 }
 
-// maxNote is how many bytes the note of an Event has at most. The API server refuses a longer one, and client-go drops it then.
-const maxNote = 1024
-
-// newRecorder returns a recorder that shortens the notes of Events that are too long.
-func newRecorder(broadcaster events.EventBroadcaster, component string) events.EventRecorder {
-	return shortNotes{broadcaster.NewRecorder(scheme.Scheme, component)}
-}
-
-type shortNotes struct{ events.EventRecorder }
-
-// Eventf records an Event.
-func (r shortNotes) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
-	text := fmt.Sprintf(note, args...)
-	const ellipsis = "…"
-	if len(text) > maxNote {
-		text = strings.ToValidUTF8(text[:maxNote-len(ellipsis)], "") + ellipsis // it may have cut a character in two
-	}
-	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", text)
-}
-
 // blocking returns, by the name of each Node, a running Pod that blocks its reboot.
 func (c *Controller) blocking() map[string]string {
 	if c.blockers == nil {
@@ -53,7 +30,7 @@ func (c *Controller) blocking() map[string]string {
 	if err != nil { // never: the lister reads a cache
 		return nil
 	}
-	return Blockers(pods)
+	return drain.Blockers(pods)
 }
 
 // told remembers which Events have been written, so that they are not repeated.

@@ -1,12 +1,12 @@
 package reboot
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	listers "k8s.io/client-go/listers/core/v1"
+
+	"example.com/controllers/reboot/protocol"
 )
 
 // metrics are the controller's own.
@@ -37,19 +37,14 @@ func newMetrics(lister listers.NodeLister) *metrics {
 // observe updates the metrics for a change of a Node's phase. An agent that completes a reboot frees its slot in the same
 // write; an administrator who removes reboot-in-progress does not, and a Node that was never admitted had none.
 func (m *metrics) observe(old, node *corev1.Node) {
-	_, admitted := old.Annotations[AdmittedAnnotation]
-	switch from, to := PhaseOf(old), PhaseOf(node); {
-	case from == Draining && to == Approved:
-		m.drains.Observe(sinceThen(node, AdmittedAnnotation).Seconds())
-	case from == InProgress && admitted && !to.holdsSlot():
+	_, admitted := old.Annotations[protocol.AdmittedAnnotation]
+	switch from, to := protocol.PhaseOf(old), protocol.PhaseOf(node); {
+	case from == protocol.Draining && to == protocol.Approved:
+		m.drains.Observe(protocol.SinceThen(node, protocol.AdmittedAnnotation).Seconds())
+	case from == protocol.InProgress && admitted && !to.HoldsSlot():
 		m.reboots.Inc()
-		m.durations.Observe(sinceThen(old, SinceAnnotation).Seconds())
+		m.durations.Observe(protocol.SinceThen(old, protocol.SinceAnnotation).Seconds())
 	}
-}
-
-// sinceThen returns how long it is since the time in an annotation. Somebody else's clock may be ahead.
-func sinceThen(node *corev1.Node, annotation string) time.Duration {
-	return max(0, time.Since(timeOf(node, annotation)))
 }
 
 // Metrics returns the controller's own metrics.
@@ -65,12 +60,12 @@ func (m *metrics) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (m *metrics) Collect(values chan<- prometheus.Metric) {
-	counts := map[Phase]int{}
+	counts := map[protocol.Phase]int{}
 	nodes, _ := m.lister.List(labels.Everything()) // a lister's cache cannot fail
 	for _, node := range nodes {
-		counts[PhaseOf(node)]++
+		counts[protocol.PhaseOf(node)]++
 	}
-	for _, phase := range Phases {
+	for _, phase := range protocol.Phases {
 		values <- prometheus.MustNewConstMetric(m.nodes, prometheus.GaugeValue, float64(counts[phase]), string(phase))
 	}
 	for _, collector := range []prometheus.Collector{m.reboots, m.failures, m.drains, m.durations} {

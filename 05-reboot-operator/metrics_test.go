@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/reboot/protocol"
 )
 
 // metrics returns the values of the controller's own metrics by name and label, and the count and the sum of histograms.
@@ -73,16 +75,16 @@ func TestMetricsOfRebootsThatAreNotCompleted(t *testing.T) {
 		"an administrator gives it up": func(w *world) {
 			w.request("node-00")
 			advance(time.Minute)
-			w.annotate("node-00", InProgressAnnotation, "-")
+			w.annotate("node-00", protocol.InProgressAnnotation, "-")
 		},
 		"an administrator gives it up, and asks for another one": func(w *world) {
 			w.request("node-00")
 			advance(time.Minute)
 			w.request("node-00")
 			advance(time.Minute)
-			w.annotate("node-00", InProgressAnnotation, "-")
+			w.annotate("node-00", protocol.InProgressAnnotation, "-")
 		},
-		"somebody else writes reboot-in-progress": func(w *world) { w.annotate("node-00", InProgressAnnotation, "boot-0") },
+		"somebody else writes reboot-in-progress": func(w *world) { w.annotate("node-00", protocol.InProgressAnnotation, "boot-0") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {

@@ -4,23 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"example.com/controllers/reboot/drain"
+	"example.com/controllers/reboot/policy"
 )
 
 // Options configure a Controller.
 type Options struct {
-	Policy
+	policy.Policy
+	drain.Rules
 	Namespace string // of the ledger
 	Ledger    string // name of a ConfigMap, in which reboots can also be paused
-	// OwnPod is the Pod that the controller runs in, as namespace/name, which it does not evict; "" if unknown.
-	OwnPod string
-	// BlockingPods selects Pods, in all namespaces, whose Nodes are not rebooted while they run; nil for none.
-	BlockingPods labels.Selector
 
 	DrainTimeout  time.Duration // after which a drain is given up
 	AgentTimeout  time.Duration // within which the agent must act on a drained Node
@@ -29,9 +24,6 @@ type Options struct {
 	// each attempt in a row that was given up, up to MaxRetryInterval.
 	RetryInterval    time.Duration
 	MaxRetryInterval time.Duration
-	// DeleteUnmanagedPods also evicts Pods that no controller owns and would create again. Without it, such a Pod keeps its
-	// Node from being drained.
-	DeleteUnmanagedPods bool
 
 	Workers    int           // number of Nodes handled concurrently; at least 1
 	Backoff    time.Duration // delay before the first retry of a request; doubles with each further failure
@@ -75,23 +67,4 @@ func (o Options) Validate() error {
 // retryWait returns how long a Node waits after an attempt that was given up, if that many before it were, too.
 func (o Options) retryWait(failures int) time.Duration {
 	return time.Duration(min(float64(o.MaxRetryInterval), float64(o.RetryInterval)*math.Pow(2, float64(failures))))
-}
-
-// ParseMaxUnavailable parses a limit: a number that is at least 1, or a percentage from 1% to 100%.
-func ParseMaxUnavailable(text string) (intstr.IntOrString, error) {
-	number, isPercentage := strings.CutSuffix(text, "%")
-	n, err := strconv.ParseInt(number, 10, 32)
-	switch {
-	case errors.Is(err, strconv.ErrRange):
-		return intstr.IntOrString{}, fmt.Errorf("%q is too large; it must be at most %d", text, math.MaxInt32)
-	case err != nil:
-		return intstr.IntOrString{}, fmt.Errorf("%q is neither a number nor a percentage, such as 1 or 10%%", text)
-	case n < 1:
-		return intstr.IntOrString{}, fmt.Errorf("%q would never let a Node reboot; it must be at least 1; to pause all reboots, use \"kubectl reboot pause\"", text)
-	case isPercentage && n > 100:
-		return intstr.IntOrString{}, fmt.Errorf("%q is more than all Nodes; it must be at most 100%%", text)
-	case isPercentage:
-		return intstr.FromString(fmt.Sprintf("%d%%", n)), nil
-	}
-	return intstr.FromInt32(int32(n)), nil
 }

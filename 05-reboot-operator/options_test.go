@@ -8,14 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-)
 
-const zoneLabel = "topology.kubernetes.io/zone"
+	"example.com/controllers/reboot/internal/nodetest"
+	"example.com/controllers/reboot/policy"
+)
 
 // testOptions returns valid options.
 func testOptions() Options {
 	return Options{
-		Policy:    Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt32(1), Selector: labels.Everything()},
+		Policy:    policy.Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt32(1), Selector: labels.Everything()},
 		Namespace: "reboot", Ledger: "reboot-ledger",
 		DrainTimeout: 30 * time.Minute, AgentTimeout: 5 * time.Minute, RebootTimeout: 10 * time.Minute,
 		RetryInterval: 5 * time.Minute, MaxRetryInterval: 2 * time.Hour,
@@ -33,8 +34,8 @@ func TestValidate(t *testing.T) {
 			o.DrainTimeout, o.AgentTimeout, o.RebootTimeout, o.RetryInterval, o.MaxRetryInterval = 1, 1, 1, 1, 1
 			o.Workers, o.Backoff, o.MaxBackoff, o.Grace = 1, 1, 1, 0
 		}, ""},
-		"a topology key":                {func(o *Options) { o.TopologyKey = zoneLabel }, ""},
-		"a topology key and a limit":    {func(o *Options) { o.TopologyKey, o.MaxPerDomain = zoneLabel, intstr.FromString("10%") }, ""},
+		"a topology key":                {func(o *Options) { o.TopologyKey = nodetest.ZoneLabel }, ""},
+		"a topology key and a limit":    {func(o *Options) { o.TopologyKey, o.MaxPerDomain = nodetest.ZoneLabel, intstr.FromString("10%") }, ""},
 		"a limit without topology key":  {func(o *Options) { o.MaxPerDomain = intstr.FromInt32(2) }, "--max-unavailable-per-domain has no effect without --topology-key"},
 		"no namespace":                  {func(o *Options) { o.Namespace = "" }, "--namespace is missing"},
 		"no ledger":                     {func(o *Options) { o.Ledger = "" }, "--ledger is missing"},
@@ -54,76 +55,6 @@ func TestValidate(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			options := testOptions()
-			test.choose(&options)
-			err := options.Validate()
-			if test.want == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorContains(t, err, test.want)
-		})
-	}
-}
-
-func TestParseMaxUnavailable(t *testing.T) {
-	for text, want := range map[string]intstr.IntOrString{
-		"1":          intstr.FromInt32(1),
-		"100":        intstr.FromInt32(100),
-		"2147483647": intstr.FromInt32(2147483647),
-		"1%":         intstr.FromString("1%"),
-		"25%":        intstr.FromString("25%"),
-		"100%":       intstr.FromString("100%"),
-		"025%":       intstr.FromString("25%"),
-	} {
-		t.Run(text, func(t *testing.T) {
-			limit, err := ParseMaxUnavailable(text)
-			require.NoError(t, err)
-			require.Equal(t, want, limit)
-			require.Positive(t, scale(limit, 1), "it lets a Node of a cluster of one reboot")
-		})
-	}
-	const neither = " is neither a number nor a percentage, such as 1 or 10%"
-	const never = ` would never let a Node reboot; it must be at least 1; to pause all reboots, use "kubectl reboot pause"`
-	for text, want := range map[string]string{
-		"":           `""` + neither,
-		"abc":        `"abc"` + neither,
-		"%":          `"%"` + neither,
-		"abc%":       `"abc%"` + neither,
-		"1.5":        `"1.5"` + neither,
-		"1.5%":       `"1.5%"` + neither,
-		"10%%":       `"10%%"` + neither,
-		"10 %":       `"10 %"` + neither,
-		" 1":         `" 1"` + neither,
-		"0":          `"0"` + never,
-		"-1":         `"-1"` + never,
-		"0%":         `"0%"` + never,
-		"-5%":        `"-5%"` + never,
-		"101%":       `"101%" is more than all Nodes; it must be at most 100%`,
-		"150%":       `"150%" is more than all Nodes; it must be at most 100%`,
-		"2147483648": `"2147483648" is too large; it must be at most 2147483647`,
-	} {
-		t.Run(text, func(t *testing.T) {
-			_, err := ParseMaxUnavailable(text)
-			require.EqualError(t, err, want)
-		})
-	}
-}
-
-func TestValidateAgent(t *testing.T) {
-	valid := AgentOptions{NodeName: "node-00", RebootRetry: 5 * time.Minute, Backoff: time.Second, MaxBackoff: time.Minute}
-	for name, test := range map[string]struct {
-		choose func(*AgentOptions)
-		want   string // part of the error; "" for no error
-	}{
-		"defaults":                  {func(*AgentOptions) {}, ""},
-		"lowest values":             {func(o *AgentOptions) { o.RebootRetry, o.Backoff, o.MaxBackoff = 1, 1, 1 }, ""},
-		"no Node":                   {func(o *AgentOptions) { o.NodeName = "" }, "--node-name is missing, and so is NODE_NAME"},
-		"no retry of the reboot":    {func(o *AgentOptions) { o.RebootRetry = 0 }, "--reboot-retry is 0s; it must be greater than 0"},
-		"no backoff":                {func(o *AgentOptions) { o.Backoff = 0 }, "--backoff is 0s; it must be greater than 0"},
-		"maximum below the backoff": {func(o *AgentOptions) { o.MaxBackoff = time.Millisecond }, "--max-backoff is 1ms; it must be at least --backoff, which is 1s"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			options := valid
 			test.choose(&options)
 			err := options.Validate()
 			if test.want == "" {

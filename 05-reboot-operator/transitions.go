@@ -12,18 +12,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"example.com/controllers/reboot/drain"
+	"example.com/controllers/reboot/protocol"
 )
 
 // startDrain moves a Node that is in the ledger from Needed to Draining.
 func (c *Controller) startDrain(ctx context.Context, node *corev1.Node) error {
-	now := formatTime(time.Now())
-	change := newChange().remove(NowAnnotation).set(AdmittedAnnotation, now).set(SinceAnnotation, now)
+	now := protocol.FormatTime(time.Now())
+	change := protocol.NewChange().Remove(protocol.NowAnnotation).Set(protocol.AdmittedAnnotation, now).Set(protocol.SinceAnnotation, now)
 	if !node.Spec.Unschedulable {
-		change = change.set(CordonedAnnotation, "true")
-		change.unschedulable = new(true)
+		change = change.Set(protocol.CordonedAnnotation, "true")
+		change.Unschedulable = new(true)
 	}
-	if _, err := write(ctx, c.client, node, change); err != nil {
-		return ignoreNotFound(err)
+	if _, err := protocol.Write(ctx, c.client, node, change); err != nil {
+		return protocol.IgnoreNotFound(err)
 	}
 	klog.FromContext(ctx).Info("Admitted, draining", "node", node.Name)
 	c.tell(node, corev1.EventTypeNormal, "RebootAdmitted", "Drain", now, "Cordoned, and draining for a reboot")
@@ -51,8 +54,8 @@ func (c *Controller) putOff(ctx context.Context, node *corev1.Node, err error) e
 // resourceVersion of its entry, another controller may still admit it, however late. This write changes that, so the entry can
 // be removed.
 func (c *Controller) withdraw(ctx context.Context, node *corev1.Node) error {
-	_, err := write(ctx, c.client, node, newChange().set(LastAttemptAnnotation, formatTime(time.Now())))
-	return ignoreNotFound(err)
+	_, err := protocol.Write(ctx, c.client, node, protocol.NewChange().Set(protocol.LastAttemptAnnotation, protocol.FormatTime(time.Now())))
+	return protocol.IgnoreNotFound(err)
 }
 
 // drain moves a Node from Draining to Approved, or back to Needed if that takes too long. The cache may be stale, and show a
@@ -67,13 +70,13 @@ func (c *Controller) drain(ctx context.Context, name string) (again time.Duratio
 	if err != nil {
 		return 0, fmt.Errorf("read Node %s: %w", name, err)
 	}
-	if PhaseOf(node) != Draining || !node.Spec.Unschedulable {
+	if protocol.PhaseOf(node) != protocol.Draining || !node.Spec.Unschedulable {
 		return 0, nil // the watch delivers this version, and its handler requeues the Node
 	}
-	left := c.DrainTimeout - time.Since(timeOf(node, AdmittedAnnotation))
+	left := c.DrainTimeout - time.Since(protocol.TimeOf(node, protocol.AdmittedAnnotation))
 	overdue := left <= 0
 	// The time may have passed while no controller was running. Pods of a Node that will not be rebooted are left alone.
-	waiting, again, err := c.drainer.step(ctx, name, overdue)
+	waiting, again, err := c.drainer.Step(ctx, name, overdue)
 	switch {
 	case overdue && err != nil:
 		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, oneLine(err)))
@@ -81,12 +84,12 @@ func (c *Controller) drain(ctx context.Context, name string) (again time.Duratio
 		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, waiting))
 	case err != nil:
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) { // it may stay the same for long
-			c.tell(node, corev1.EventTypeWarning, "EvictionFailed", "Drain", node.Annotations[AdmittedAnnotation], "%s", oneLine(err))
+			c.tell(node, corev1.EventTypeWarning, "EvictionFailed", "Drain", node.Annotations[protocol.AdmittedAnnotation], "%s", oneLine(err))
 		}
 		return 0, err
 	case waiting != "":
-		if again == evictionRetry {
-			c.tell(node, corev1.EventTypeWarning, "DrainWaiting", "Drain", node.Annotations[AdmittedAnnotation], "%s", waiting)
+		if again == drain.EvictionRetry {
+			c.tell(node, corev1.EventTypeWarning, "DrainWaiting", "Drain", node.Annotations[protocol.AdmittedAnnotation], "%s", waiting)
 		}
 		return min(again, left), nil
 	}
@@ -98,10 +101,10 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 
 // approve tells the agent to reboot a Node that has been drained.
 func (c *Controller) approve(ctx context.Context, node *corev1.Node) error {
-	approved := newChange().remove(NeededAnnotation).set(NowAnnotation, node.Annotations[NeededAnnotation]).
-		set(SinceAnnotation, formatTime(time.Now()))
-	if _, err := write(ctx, c.client, node, approved); err != nil {
-		return ignoreNotFound(err)
+	approved := protocol.NewChange().Remove(protocol.NeededAnnotation).Set(protocol.NowAnnotation, node.Annotations[protocol.NeededAnnotation]).
+		Set(protocol.SinceAnnotation, protocol.FormatTime(time.Now()))
+	if _, err := protocol.Write(ctx, c.client, node, approved); err != nil {
+		return protocol.IgnoreNotFound(err)
 	}
 	klog.FromContext(ctx).Info("Drained, the agent may reboot")
 	return nil
@@ -110,7 +113,7 @@ func (c *Controller) approve(ctx context.Context, node *corev1.Node) error {
 // awaitReboot warns about a reboot that takes long. Only the agent can tell whether the machine has rebooted, so nothing is
 // changed here: not even if somebody uncordoned the Node, because the machine may be going down already.
 func (c *Controller) awaitReboot(node *corev1.Node, since time.Duration) (again time.Duration) {
-	attempt := node.Annotations[InProgressAnnotation] + node.Annotations[SinceAnnotation]
+	attempt := node.Annotations[protocol.InProgressAnnotation] + node.Annotations[protocol.SinceAnnotation]
 	if !node.Spec.Unschedulable {
 		c.tell(node, corev1.EventTypeWarning, "Uncordoned", "Reboot", attempt,
 			"Somebody uncordoned the Node during its reboot; unless the machine is going down already, the agent does not reboot it until it is cordoned")
@@ -125,13 +128,13 @@ func (c *Controller) awaitReboot(node *corev1.Node, since time.Duration) (again 
 
 // cordonAgain drains a Node again that somebody uncordoned before it was rebooted.
 func (c *Controller) cordonAgain(ctx context.Context, node *corev1.Node) error {
-	cordoned := newChange().set(CordonedAnnotation, "true").set(SinceAnnotation, formatTime(time.Now()))
-	cordoned.unschedulable = new(true)
-	if why, approved := node.Annotations[NowAnnotation]; approved {
-		cordoned = cordoned.remove(NowAnnotation).set(NeededAnnotation, why)
+	cordoned := protocol.NewChange().Set(protocol.CordonedAnnotation, "true").Set(protocol.SinceAnnotation, protocol.FormatTime(time.Now()))
+	cordoned.Unschedulable = new(true)
+	if why, approved := node.Annotations[protocol.NowAnnotation]; approved {
+		cordoned = cordoned.Remove(protocol.NowAnnotation).Set(protocol.NeededAnnotation, why)
 	}
-	if _, err := write(ctx, c.client, node, cordoned); err != nil {
-		return ignoreNotFound(err)
+	if _, err := protocol.Write(ctx, c.client, node, cordoned); err != nil {
+		return protocol.IgnoreNotFound(err)
 	}
 	c.tell(node, corev1.EventTypeWarning, "CordonedAgain", "Cordon", node.ResourceVersion, "Somebody uncordoned the Node before its reboot; cordoned it again")
 	return nil
@@ -139,14 +142,14 @@ func (c *Controller) cordonAgain(ctx context.Context, node *corev1.Node) error {
 
 // giveUp ends an attempt without a reboot. The next one waits, twice as long after each failure.
 func (c *Controller) giveUp(ctx context.Context, node *corev1.Node, reason, message string) error {
-	now, failures := time.Now(), failures(node)
+	now, failures := time.Now(), protocol.Failures(node)
 	wait := c.retryWait(failures)
-	change := end(node, now).set(FailuresAnnotation, strconv.Itoa(failures+1)).set(RetryAfterAnnotation, formatTime(now.Add(wait)))
-	if why, approved := node.Annotations[NowAnnotation]; approved {
-		change = change.set(NeededAnnotation, why)
+	change := protocol.End(node, now).Set(protocol.FailuresAnnotation, strconv.Itoa(failures+1)).Set(protocol.RetryAfterAnnotation, protocol.FormatTime(now.Add(wait)))
+	if why, approved := node.Annotations[protocol.NowAnnotation]; approved {
+		change = change.Set(protocol.NeededAnnotation, why)
 	}
-	if _, err := write(ctx, c.client, node, change); err != nil {
-		return ignoreNotFound(err)
+	if _, err := protocol.Write(ctx, c.client, node, change); err != nil {
+		return protocol.IgnoreNotFound(err)
 	}
 	c.metrics.failures.WithLabelValues(reason).Inc()
 	klog.FromContext(ctx).Info("Gave up for now", "reason", reason, "message", message, "retryAfter", wait)
@@ -157,20 +160,13 @@ func (c *Controller) giveUp(ctx context.Context, node *corev1.Node, reason, mess
 // cancel frees the slot of a Node whose reboot was cancelled. Its sentinel may still ask for one, and is ignored as after
 // "kubectl reboot cancel", or the Node would be drained again.
 func (c *Controller) cancel(ctx context.Context, node *corev1.Node) error {
-	cancelled := end(node, time.Now()).remove(FailuresAnnotation, RetryAfterAnnotation)
-	if _, ignored := node.Annotations[SentinelIgnoredAnnotation]; !ignored {
-		cancelled = cancelled.set(SentinelIgnoredAnnotation, "cancelled")
+	cancelled := protocol.End(node, time.Now()).Remove(protocol.FailuresAnnotation, protocol.RetryAfterAnnotation)
+	if _, ignored := node.Annotations[protocol.SentinelIgnoredAnnotation]; !ignored {
+		cancelled = cancelled.Set(protocol.SentinelIgnoredAnnotation, "cancelled")
 	}
-	if _, err := write(ctx, c.client, node, cancelled); err != nil {
-		return ignoreNotFound(err)
+	if _, err := protocol.Write(ctx, c.client, node, cancelled); err != nil {
+		return protocol.IgnoreNotFound(err)
 	}
 	c.tell(node, corev1.EventTypeNormal, "RebootCancelled", "Reboot", node.ResourceVersion, "The request for a reboot was withdrawn")
 	return nil
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

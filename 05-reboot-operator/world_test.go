@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -38,6 +36,11 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"example.com/controllers/reboot/agent"
+	"example.com/controllers/reboot/internal/nodetest"
+	"example.com/controllers/reboot/policy"
+	"example.com/controllers/reboot/protocol"
 )
 
 const namespace = "reboot-operator"
@@ -56,7 +59,7 @@ var (
 type world struct {
 	t       *testing.T
 	options Options
-	agent   AgentOptions  // without what differs from machine to machine
+	agent   agent.Options // without what differs from machine to machine
 	boot    time.Duration // how long a machine takes to reboot
 	// most is how many Nodes may be unavailable after an admission; 0 to check nothing.
 	most int
@@ -133,7 +136,7 @@ type process struct {
 	done   chan struct{}
 	dead   bool // nothing of it reaches the API server; guarded by w.mu
 
-	ready     http.HandlerFunc
+	ready     func() bool
 	collector prometheus.Collector // nil for an agent
 }
 
@@ -147,13 +150,13 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t,
 		options: Options{
-			Policy:    Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt(1), Selector: labels.Everything()},
+			Policy:    policy.Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt(1), Selector: labels.Everything()},
 			Namespace: namespace, Ledger: "ledger",
 			DrainTimeout: 10 * time.Minute, AgentTimeout: 5 * time.Minute, RebootTimeout: 10 * time.Minute,
 			RetryInterval: 5 * time.Minute, MaxRetryInterval: time.Hour,
 			Workers: 4, Backoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second, Grace: 5 * time.Second,
 		},
-		agent:     AgentOptions{RebootRetry: 2 * time.Minute, Backoff: time.Second, MaxBackoff: 10 * time.Second},
+		agent:     agent.Options{RebootRetry: 2 * time.Minute, Backoff: time.Second, MaxBackoff: 10 * time.Second},
 		boot:      30 * time.Second,
 		most:      1,
 		objects:   clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
@@ -233,7 +236,7 @@ func (w *world) startController(lag time.Duration) *process {
 		if err != nil {
 			return err
 		}
-		p.ready, p.collector = c.Readyz, c.Metrics()
+		p.ready, p.collector = c.Ready, c.Metrics()
 		return c.Run(ctx)
 	})
 }
@@ -243,11 +246,11 @@ func (m *machine) startAgent() {
 	options := m.w.agent
 	options.NodeName, options.BootID, options.Rebooter = m.name, m, m
 	m.w.start("agent of "+m.name, 0, func(p *process) { m.agent = p }, func(ctx context.Context, p *process) error {
-		a, err := NewAgent(ctx, p, options)
+		a, err := agent.New(ctx, p, options)
 		if err != nil {
 			return err
 		}
-		p.ready = a.Readyz
+		p.ready = a.Ready
 		return a.Run(ctx)
 	})
 }
@@ -344,7 +347,9 @@ func (w *world) names() []string {
 // request asks for reboots, as an administrator does.
 func (w *world) request(names ...string) {
 	for _, name := range names {
-		w.edit(name, func(node *corev1.Node) { metav1.SetMetaDataAnnotation(&node.ObjectMeta, NeededAnnotation, "kernel") })
+		w.edit(name, func(node *corev1.Node) {
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, protocol.NeededAnnotation, "kernel")
+		})
 	}
 }
 
@@ -465,19 +470,7 @@ func (w *world) deleteNode(name string) {
 }
 
 // addPod adds a Pod of a ReplicaSet to a Node.
-func (w *world) addPod(name, node string) { w.create(podResource, newPod(name, node)) }
-
-// newPod returns a Pod of a ReplicaSet that runs on a Node.
-func newPod(name, node string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: name, UID: types.UID(name + "@" + node), Labels: map[string]string{"app": name},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSet", Name: "shop", Controller: new(true)}},
-		},
-		Spec:   corev1.PodSpec{NodeName: node},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning},
-	}
-}
+func (w *world) addPod(name, node string) { w.create(podResource, nodetest.NewPod(name, node)) }
 
 // removePod deletes a Pod at once, unless there is another one of that name by now.
 func (w *world) removePod(name string, uid types.UID) {
@@ -513,7 +506,7 @@ func (w *world) pause(paused bool) {
 	if apierrors.IsNotFound(err) {
 		require.NoError(w.t, w.add(configMapResource, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.options.Ledger},
-			Data:       map[string]string{pausedKey: strconv.FormatBool(paused)},
+			Data:       map[string]string{protocol.PausedKey: strconv.FormatBool(paused)},
 		}))
 		return
 	}
@@ -522,7 +515,7 @@ func (w *world) pause(paused bool) {
 	if configMap.Data == nil {
 		configMap.Data = map[string]string{}
 	}
-	configMap.Data[pausedKey] = strconv.FormatBool(paused)
+	configMap.Data[protocol.PausedKey] = strconv.FormatBool(paused)
 	require.NoError(w.t, w.update(configMapResource, configMap))
 }
 
@@ -622,7 +615,7 @@ func (w *world) patch(action clienttesting.PatchAction) (*corev1.Node, error) {
 	if err := w.update(nodeResource, changed); err != nil {
 		return nil, err
 	}
-	if !PhaseOf(node).holdsSlot() && PhaseOf(changed).holdsSlot() && w.most > 0 {
+	if !protocol.PhaseOf(node).HoldsSlot() && protocol.PhaseOf(changed).HoldsSlot() && w.most > 0 {
 		assert.LessOrEqual(w.t, w.unavailable(), w.most, "Nodes are unavailable after the admission of %s", node.Name)
 	}
 	return changed, nil
@@ -633,7 +626,7 @@ func (w *world) unavailable() (count int) {
 	list, err := w.objects.List(nodeResource, corev1.SchemeGroupVersion.WithKind("Node"), "")
 	assert.NoError(w.t, err)
 	for _, node := range list.(*corev1.NodeList).Items {
-		if !isReady(&node) || PhaseOf(&node).holdsSlot() {
+		if !protocol.IsReady(&node) || protocol.PhaseOf(&node).HoldsSlot() {
 			count++
 		}
 	}
@@ -822,7 +815,7 @@ func advance(d time.Duration) {
 func (w *world) advanceUntilIdle(limit time.Duration) {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		advance(10 * time.Second)
-		if !slices.ContainsFunc(w.names(), func(name string) bool { return PhaseOf(w.node(name)) != Idle }) {
+		if !slices.ContainsFunc(w.names(), func(name string) bool { return protocol.PhaseOf(w.node(name)) != protocol.Idle }) {
 			return
 		}
 	}
@@ -833,12 +826,12 @@ func (w *world) requireDone(times int, names ...string) {
 	w.t.Helper()
 	for _, name := range names {
 		node := w.node(name)
-		require.Equal(w.t, Idle, PhaseOf(node), name)
+		require.Equal(w.t, protocol.Idle, protocol.PhaseOf(node), name)
 		require.False(w.t, node.Spec.Unschedulable, "%s is cordoned", name)
 		require.Equal(w.t, times, w.machines[name].boots(), "reboots of %s", name)
 		left := slices.Sorted(maps.Keys(node.Annotations))
 		if times > 0 {
-			require.Equal(w.t, []string{LastAttemptAnnotation}, left, name)
+			require.Equal(w.t, []string{protocol.LastAttemptAnnotation}, left, name)
 		}
 	}
 }

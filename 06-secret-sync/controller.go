@@ -235,7 +235,7 @@ func (c *Controller) write(ctx context.Context, in Input, decision Decision) err
 // last write yet, or while the cache of namesakes with this name has not synced.
 func (c *Controller) decide(key cache.ObjectName) (Input, Decision, bool) {
 	// First ask whether the cache has the last write, and then read it: what is read is at least as new.
-	if !c.ownWrites.seenBy(c.copies.GetStore(), key, metadataAt(c.copies.GetStore(), key.String())) {
+	if !c.ownWrites.ensureReady(c.copies.GetStore(), key, metadataAt(c.copies.GetStore(), key.String())) {
 		return Input{}, Decision{}, false
 	}
 	in := Input{Scope: c.Scope, Key: key, Namespace: c.namespace(key.Namespace), Copy: metadataAt(c.copies.GetStore(), key.String())}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ownWrites is a read-your-own-writes guard. Until the watch delivers a write of the controller, the cache still has the copy
+// ownWrites is a read-your-own-writes guard, with the names that Kubernetes' own has. Until the watch delivers a write of the controller, the cache still has the copy
 // as it was before, and a reconcile that acts on that writes twice.
 type ownWrites struct {
 	mu   sync.Mutex
@@ -25,16 +25,17 @@ type ownWrite struct {
 
 func newOwnWrites() *ownWrites { return &ownWrites{last: map[cache.ObjectName]ownWrite{}} }
 
-func (w *ownWrites) record(key cache.ObjectName, write ownWrite) {
+// wroteAt records a write.
+func (w *ownWrites) wroteAt(key cache.ObjectName, write ownWrite) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last[key] = write
 }
 
-// seenBy reports whether the last write at the key has reached the cache, in which cached is now what exists at the key, or
+// ensureReady reports whether the last write at the key has reached the cache, in which cached is now what exists at the key, or
 // nil. The resourceVersions of one resource are ordered, and a cache at one of them has seen all earlier ones. If the cache
 // reports none, as with a fake clientset or with client-go's AtomicFIFO feature off, there is nothing to compare.
-func (w *ownWrites) seenBy(store interface{ LastStoreSyncResourceVersion() string }, key cache.ObjectName, cached *metav1.PartialObjectMetadata) bool {
+func (w *ownWrites) ensureReady(store interface{ LastStoreSyncResourceVersion() string }, key cache.ObjectName, cached *metav1.PartialObjectMetadata) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	write, ok := w.last[key]

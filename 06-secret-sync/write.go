@@ -56,7 +56,7 @@ func (c *Controller) delete(ctx context.Context, key cache.ObjectName, current *
 
 // wrote records a write, for the read-your-own-writes guard and the metrics.
 func (c *Controller) wrote(key cache.ObjectName, action Action, write ownWrite) {
-	c.ownWrites.record(key, write)
+	c.ownWrites.wroteAt(key, write)
 	c.metrics.writes.WithLabelValues(string(action)).Inc()
 	if since := c.pending.since(key); !since.IsZero() {
 		c.metrics.lag.Observe(time.Since(since).Seconds())

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/controllers/harness/machine"
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 // A1: never more Nodes are unavailable than allowed, and no Pod of the Deployment is lost.
@@ -54,7 +54,7 @@ func TestTheNextLeaderGoesOn(t *testing.T) {
 	first := w.startController("--own-node=node-0")
 	second := w.startStandby("--own-node=node-1")
 	w.request(nodes...)
-	w.reaches("node-1", reboot.InProgress) // not node-0, which would be the first otherwise
+	w.reaches("node-1", protocol.InProgress) // not node-0, which would be the first otherwise
 	first.Signal(syscall.SIGTERM)
 	require.NoError(t, first.Wait())
 	second.AwaitLog("Caches synced")
@@ -76,13 +76,13 @@ func TestOddReboots(t *testing.T) {
 
 	w.request("node-0")
 	require.Equal(t, "The machine has not started with another boot ID for 2s; the Node keeps its slot", w.told("node-0", "RebootTimeout"))
-	require.Equal(t, reboot.InProgress, reboot.PhaseOf(w.node("node-0")))
+	require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-0")))
 	require.True(t, w.node("node-0").Spec.Unschedulable)
 	w.reboots("", "node-0")
 	w.rebooted(1, "node-0") // it is asked again
 
 	w.request("node-2")
-	w.becomes("node-2", reboot.InProgress)
+	w.becomes("node-2", protocol.InProgress)
 	require.NoError(t, machine.Remove(t.Context(), w.Client, "node-2"))
 	w.request("node-0")
 	w.rebooted(2, "node-0")
@@ -101,15 +101,15 @@ func TestOtherPeoplesCordons(t *testing.T) {
 	cordon("node-0", true)
 	w.startController("--max-unavailable=2")
 	w.request(nodes...)
-	w.becomes("node-0", reboot.Approved) // there are no agents yet
-	w.becomes("node-1", reboot.Approved)
+	w.becomes("node-0", protocol.Approved) // there are no agents yet
+	w.becomes("node-1", protocol.Approved)
 	cordon("node-1", false)
 	require.Contains(t, w.told("node-1", "CordonedAgain"), "Somebody uncordoned the Node")
 	w.startAgents()
 	w.rebooted(1, "node-1")
 	w.Eventually("node-0", func(context.Context) string {
-		if node := w.node("node-0"); reboot.PhaseOf(node) != reboot.Idle || machine.Boots(node) != 2 {
-			return string(reboot.PhaseOf(node))
+		if node := w.node("node-0"); protocol.PhaseOf(node) != protocol.Idle || machine.Boots(node) != 2 {
+			return string(protocol.PhaseOf(node))
 		}
 		return ""
 	})
@@ -128,7 +128,7 @@ func TestAPodDisruptionBudget(t *testing.T) {
 	require.Regexp(t, `Not rebooted; next attempt in 1s: the drain took longer than 8s: Pod default/web-.* The disruption budget web`, w.told("node-0", "DrainTimeout"))
 	require.NoError(t, w.Client.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	w.rebooted(1, "node-0")
-	require.Empty(t, w.node("node-0").Annotations[reboot.FailuresAnnotation])
+	require.Empty(t, w.node("node-0").Annotations[protocol.FailuresAnnotation])
 }
 
 // A10: a Node that nobody hears from counts as unavailable; the reboot that it needs itself does not wait for it.
@@ -145,8 +145,8 @@ func TestNotReadyNodes(t *testing.T) {
 	w.startAgents()
 	w.startController()
 	w.request("node-1", "node-0")
-	w.becomes("node-0", reboot.Idle)
-	require.Equal(t, reboot.Needed, reboot.PhaseOf(w.node("node-1")))
+	w.becomes("node-0", protocol.Idle)
+	require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-1")))
 	require.NoError(t, machine.SetReady(t.Context(), w.Client, "node-0", true))
 	w.rebooted(1, "node-0", "node-1")
 }
@@ -156,9 +156,9 @@ func TestCancel(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startController()
 	w.request("node-0")
-	w.becomes("node-0", reboot.Approved)
-	w.annotate("node-0", reboot.NowAnnotation, nil)
-	w.becomes("node-0", reboot.Idle)
+	w.becomes("node-0", protocol.Approved)
+	w.annotate("node-0", protocol.NowAnnotation, nil)
+	w.becomes("node-0", protocol.Idle)
 	require.False(t, w.node("node-0").Spec.Unschedulable)
 	w.startAgents()
 	w.request("node-0")

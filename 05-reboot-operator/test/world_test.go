@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +25,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/gobuild"
@@ -33,7 +32,7 @@ import (
 	"example.com/controllers/harness/machine"
 	"example.com/controllers/harness/machine/host"
 	"example.com/controllers/harness/suite"
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 func TestMain(m *testing.M) {
@@ -104,9 +103,9 @@ func (w *world) mostAdmitted() (most int) {
 	unavailable := map[string]bool{}
 	for _, node := range w.versions {
 		delete(unavailable, node.Name)
-		switch phase := reboot.PhaseOf(node); {
+		switch phase := protocol.PhaseOf(node); {
 		case node.DeletionTimestamp != nil:
-		case phase != reboot.Idle && phase != reboot.Needed, !isReady(node):
+		case phase != protocol.Idle && phase != protocol.Needed, !isReady(node):
 			unavailable[node.Name] = true
 		}
 		most = max(most, len(unavailable))
@@ -218,7 +217,7 @@ func (w *world) annotate(node, annotation string, value *string) {
 
 func (w *world) request(nodes ...string) {
 	for _, node := range nodes {
-		w.annotate(node, reboot.NeededAnnotation, new("kernel"))
+		w.annotate(node, protocol.NeededAnnotation, new("kernel"))
 	}
 }
 
@@ -231,14 +230,14 @@ func (w *world) node(name string) *corev1.Node {
 }
 
 // becomes waits until a Node is in a phase.
-func (w *world) becomes(name string, phase reboot.Phase) {
+func (w *world) becomes(name string, phase protocol.Phase) {
 	w.t.Helper()
 	w.Eventually("the phase of "+name, func(ctx context.Context) string {
 		node, err := w.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
 		}
-		if got := reboot.PhaseOf(node); got != phase {
+		if got := protocol.PhaseOf(node); got != phase {
 			return string(got)
 		}
 		return ""
@@ -246,13 +245,13 @@ func (w *world) becomes(name string, phase reboot.Phase) {
 }
 
 // reaches waits until a Node has been in a phase that it may have left again.
-func (w *world) reaches(name string, phase reboot.Phase) {
+func (w *world) reaches(name string, phase protocol.Phase) {
 	w.t.Helper()
 	w.Eventually("the phase of "+name, func(context.Context) string {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, node := range w.versions {
-			if node.Name == name && reboot.PhaseOf(node) == phase {
+			if node.Name == name && protocol.PhaseOf(node) == phase {
 				return ""
 			}
 		}
@@ -270,9 +269,9 @@ func (w *world) rebooted(times int, nodes ...string) {
 			case err != nil:
 				return err.Error()
 			case machine.Reboots(node) != times || machine.Boots(node) != times+1:
-				return fmt.Sprintf("it was rebooted %d times, and is %s", machine.Boots(node)-1, reboot.PhaseOf(node))
-			case reboot.PhaseOf(node) != reboot.Idle || node.Spec.Unschedulable || !isReady(node):
-				return fmt.Sprintf("%s, unschedulable: %t, ready: %t", reboot.PhaseOf(node), node.Spec.Unschedulable, isReady(node))
+				return fmt.Sprintf("it was rebooted %d times, and is %s", machine.Boots(node)-1, protocol.PhaseOf(node))
+			case protocol.PhaseOf(node) != protocol.Idle || node.Spec.Unschedulable || !isReady(node):
+				return fmt.Sprintf("%s, unschedulable: %t, ready: %t", protocol.PhaseOf(node), node.Spec.Unschedulable, isReady(node))
 			}
 			return ""
 		})

@@ -13,13 +13,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/agent"
 )
 
 // agentFlags are the flags of the agent.
 type agentFlags struct {
 	server
-	options         reboot.AgentOptions
+	options         agent.Options
 	bootID          string
 	rebootMethod    string
 	rebootCommand   string
@@ -55,9 +55,9 @@ func (f *agentFlags) parse() error {
 	source, argument, _ := strings.Cut(f.bootID, ":")
 	switch {
 	case source == "file" && filepath.IsAbs(argument):
-		f.options.BootID = reboot.KernelBootID(argument)
+		f.options.BootID = agent.KernelBootID(argument)
 	case source == "init" && filepath.IsAbs(argument):
-		f.options.BootID = reboot.InitBootID(argument)
+		f.options.BootID = agent.InitBootID(argument)
 	case f.bootID == "node": // see complete
 	default:
 		return fmt.Errorf("--boot-id is %q; it must be file:PATH, init:DIRECTORY or node", f.bootID)
@@ -65,15 +65,15 @@ func (f *agentFlags) parse() error {
 	command := strings.Fields(f.rebootCommand)
 	switch {
 	case f.rebootMethod == "command" && len(command) > 0:
-		f.options.Rebooter = reboot.Command(command)
+		f.options.Rebooter = agent.Command(command)
 	case f.rebootMethod == "command":
 		return errors.New("--reboot-method is command, and --reboot-command is missing")
 	case len(command) > 0:
 		return fmt.Errorf("--reboot-command has no effect, because --reboot-method is %q; set it to command", f.rebootMethod)
 	case f.rebootMethod == "logind":
-		f.options.Rebooter = reboot.Logind{}
+		f.options.Rebooter = agent.Logind{}
 	case f.rebootMethod == "none":
-		f.options.Rebooter = reboot.DryRun{}
+		f.options.Rebooter = agent.DryRun{}
 	default:
 		return fmt.Errorf("--reboot-method is %q; it must be logind, command or none", f.rebootMethod)
 	}
@@ -88,7 +88,7 @@ func (f *agentFlags) parse() error {
 	case f.sentinelEvery <= 0:
 		return fmt.Errorf("--sentinel-interval is %s; it must be greater than 0", f.sentinelEvery)
 	case f.sentinelFile != "" || f.sentinelCommand != "":
-		f.options.Sentinel = &reboot.Sentinel{File: f.sentinelFile, Command: sentinelCommand, Interval: f.sentinelEvery}
+		f.options.Sentinel = &agent.Sentinel{File: f.sentinelFile, Command: sentinelCommand, Interval: f.sentinelEvery}
 	}
 	return f.options.Validate()
 }
@@ -96,7 +96,7 @@ func (f *agentFlags) parse() error {
 // complete sets the option that needs a client: the boot ID that the kubelet reports.
 func (f *agentFlags) complete(client kubernetes.Interface) {
 	if f.bootID == "node" {
-		f.options.BootID = reboot.NodeBootID{Client: client, Node: f.options.NodeName}
+		f.options.BootID = agent.NodeBootID{Client: client, Node: f.options.NodeName}
 	}
 }
 
@@ -114,9 +114,9 @@ func (f *agentFlags) run(ctx context.Context) error {
 	}
 	f.complete(client)
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "node", f.options.NodeName))
-	agent, err := reboot.NewAgent(ctx, client, f.options)
+	agent, err := agent.New(ctx, client, f.options)
 	if err != nil {
 		return err
 	}
-	return f.serve(ctx, agent.Readyz, nil, agent.Run)
+	return f.serve(ctx, agent.Ready, nil, agent.Run)
 }

@@ -20,6 +20,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/drain"
+	"example.com/controllers/reboot/policy"
+	"example.com/controllers/reboot/protocol"
 )
 
 // controllerFlags are the flags of the controller that need parsing.
@@ -89,12 +92,12 @@ func (f *controllerFlags) addPolicyFlags(cmd *cobra.Command) {
 }
 
 // policy parses the policy's flags. The errors name the flag.
-func (f *controllerFlags) policy() (p reboot.Policy, err error) {
+func (f *controllerFlags) policy() (p policy.Policy, err error) {
 	p = f.options.Policy
-	if p.MaxUnavailable, err = reboot.ParseMaxUnavailable(f.maxUnavailable); err != nil {
+	if p.MaxUnavailable, err = policy.ParseMaxUnavailable(f.maxUnavailable); err != nil {
 		return p, fmt.Errorf("--max-unavailable: %w", err)
 	}
-	if p.MaxPerDomain, err = reboot.ParseMaxUnavailable(f.maxPerDomain); err != nil {
+	if p.MaxPerDomain, err = policy.ParseMaxUnavailable(f.maxPerDomain); err != nil {
 		return p, fmt.Errorf("--max-unavailable-per-domain: %w", err)
 	}
 	if p.Selector, err = labels.Parse(f.nodeSelector); err != nil {
@@ -102,11 +105,11 @@ func (f *controllerFlags) policy() (p reboot.Policy, err error) {
 	}
 	switch {
 	case f.start != "" && f.end != "":
-		p.Window, err = reboot.ParseWindow(f.days, f.start, f.end, f.zone)
+		p.Window, err = policy.ParseWindow(f.days, f.start, f.end, f.zone)
 	case f.start != "" || f.end != "":
 		err = errors.New("--start-time and --end-time are needed both")
 	case len(f.days) > 0:
-		p.Window, err = reboot.ParseWindow(f.days, "00:00", "24:00", f.zone)
+		p.Window, err = policy.ParseWindow(f.days, "00:00", "24:00", f.zone)
 	}
 	return p, err
 }
@@ -132,7 +135,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	}
 	// The number of workers limits the load, and the API server's priority and fairness protects the API server.
 	config.QPS = -1
-	config.Wrap(reboot.EvictOnce)
+	config.Wrap(drain.EvictOnce)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -148,7 +151,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 		return err
 	}
 	work := func(ctx context.Context) error { return f.publishAndRun(ctx, client, controller) }
-	return f.serve(ctx, controller.Readyz, []prometheus.Collector{controller.Metrics()}, func(ctx context.Context) error {
+	return f.serve(ctx, controller.Ready, []prometheus.Collector{controller.Metrics()}, func(ctx context.Context) error {
 		if f.leaseDuration == 0 {
 			return work(ctx)
 		}
@@ -159,7 +162,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 // publishAndRun writes the limits of this controller where "kubectl reboot" finds them, and runs it. That is one request, and
 // a write only if they have changed. The controller does not need them there.
 func (f *controllerFlags) publishAndRun(ctx context.Context, client kubernetes.Interface, controller *reboot.Controller) error {
-	if err := reboot.PublishFlags(ctx, client, f.options.Namespace, f.options.Ledger, f.values); err != nil && ctx.Err() == nil {
+	if err := protocol.PublishFlags(ctx, client, f.options.Namespace, f.options.Ledger, f.values); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot publish the flags, so the plugin does not know the limits")
 	}
 	return controller.Run(ctx)

@@ -21,6 +21,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/agent"
+	"example.com/controllers/reboot/policy"
 )
 
 // noEnvironment hides the variables that are defaults of flags.
@@ -42,7 +44,7 @@ func words(line string) []string {
 func TestAgentFlags(t *testing.T) {
 	noEnvironment(t)
 	client := fake.NewClientset()
-	parse := func(line string) (reboot.AgentOptions, error) {
+	parse := func(line string) (agent.Options, error) {
 		f := &agentFlags{}
 		require.NoError(t, agentCommand(f).ParseFlags(words(line)))
 		err := f.parse()
@@ -51,26 +53,26 @@ func TestAgentFlags(t *testing.T) {
 	}
 	for _, test := range []struct {
 		flags string
-		want  func(*reboot.AgentOptions) // changes what the defaults are
+		want  func(*agent.Options) // changes what the defaults are
 	}{
-		{"", func(*reboot.AgentOptions) {}},
-		{"--boot-id=file:/id", func(o *reboot.AgentOptions) { o.BootID = reboot.KernelBootID("/id") }},
-		{"--boot-id=init:/proc/1", func(o *reboot.AgentOptions) { o.BootID = reboot.InitBootID("/proc/1") }},
-		{"--boot-id=node", func(o *reboot.AgentOptions) { o.BootID = reboot.NodeBootID{Client: client, Node: "n1"} }},
-		{"--reboot-method=none", func(o *reboot.AgentOptions) { o.Rebooter = reboot.DryRun{} }},
-		{"--reboot-method=command --reboot-command=halt", func(o *reboot.AgentOptions) { o.Rebooter = reboot.Command{"halt"} }},
-		{"--reboot-method=command --reboot-command=shutdown~-r~now", func(o *reboot.AgentOptions) { o.Rebooter = reboot.Command{"shutdown", "-r", "now"} }},
-		{"--sentinel-file=/run/asks", func(o *reboot.AgentOptions) {
-			o.Sentinel = &reboot.Sentinel{File: "/run/asks", Command: []string{}, Interval: time.Minute}
+		{"", func(*agent.Options) {}},
+		{"--boot-id=file:/id", func(o *agent.Options) { o.BootID = agent.KernelBootID("/id") }},
+		{"--boot-id=init:/proc/1", func(o *agent.Options) { o.BootID = agent.InitBootID("/proc/1") }},
+		{"--boot-id=node", func(o *agent.Options) { o.BootID = agent.NodeBootID{Client: client, Node: "n1"} }},
+		{"--reboot-method=none", func(o *agent.Options) { o.Rebooter = agent.DryRun{} }},
+		{"--reboot-method=command --reboot-command=halt", func(o *agent.Options) { o.Rebooter = agent.Command{"halt"} }},
+		{"--reboot-method=command --reboot-command=shutdown~-r~now", func(o *agent.Options) { o.Rebooter = agent.Command{"shutdown", "-r", "now"} }},
+		{"--sentinel-file=/run/asks", func(o *agent.Options) {
+			o.Sentinel = &agent.Sentinel{File: "/run/asks", Command: []string{}, Interval: time.Minute}
 		}},
-		{"--sentinel-command=asks~me --sentinel-interval=2s", func(o *reboot.AgentOptions) {
-			o.Sentinel = &reboot.Sentinel{Command: []string{"asks", "me"}, Interval: 2 * time.Second}
+		{"--sentinel-command=asks~me --sentinel-interval=2s", func(o *agent.Options) {
+			o.Sentinel = &agent.Sentinel{Command: []string{"asks", "me"}, Interval: 2 * time.Second}
 		}},
-		{"--sentinel-interval=1ns", func(*reboot.AgentOptions) {}}, // without a sentinel
+		{"--sentinel-interval=1ns", func(*agent.Options) {}}, // without a sentinel
 	} {
 		t.Run(test.flags, func(t *testing.T) {
-			want := reboot.AgentOptions{
-				NodeName: "n1", BootID: reboot.KernelBootID("/proc/sys/kernel/random/boot_id"), Rebooter: reboot.Logind{},
+			want := agent.Options{
+				NodeName: "n1", BootID: agent.KernelBootID("/proc/sys/kernel/random/boot_id"), Rebooter: agent.Logind{},
 				RebootRetry: 2 * time.Minute, Backoff: time.Second, MaxBackoff: time.Minute,
 			}
 			test.want(&want)
@@ -113,7 +115,7 @@ func TestControllerFlags(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, f.options.Selector.Empty())
 	require.Equal(t, reboot.Options{
-		Policy:    reboot.Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt32(1), Selector: f.options.Selector},
+		Policy:    policy.Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt32(1), Selector: f.options.Selector},
 		Namespace: "reboot", Ledger: "reboot-ledger",
 		DrainTimeout: 30 * time.Minute, AgentTimeout: 5 * time.Minute, RebootTimeout: 10 * time.Minute,
 		RetryInterval: 5 * time.Minute, MaxRetryInterval: 2 * time.Hour,

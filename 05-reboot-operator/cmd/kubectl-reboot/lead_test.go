@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,6 +19,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/policy"
+	"example.com/controllers/reboot/protocol"
 )
 
 // leader is a controller that runs with a Lease, in virtual time.
@@ -51,7 +51,7 @@ func startLeader(t *testing.T) *leader {
 		return false, nil, nil
 	})
 	f := &controllerFlags{leaseDuration: 15 * time.Second, options: reboot.Options{
-		Policy:    reboot.Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt32(1), Selector: labels.Everything()},
+		Policy:    policy.Policy{MaxUnavailable: intstr.FromInt32(1), MaxPerDomain: intstr.FromInt32(1), Selector: labels.Everything()},
 		Namespace: "reboot", Ledger: "reboot-ledger",
 		DrainTimeout: time.Hour, AgentTimeout: time.Hour, RebootTimeout: time.Hour, RetryInterval: time.Minute, MaxRetryInterval: time.Hour,
 		Workers: 2, Backoff: time.Second, MaxBackoff: time.Minute, Grace: 5 * time.Second,
@@ -77,11 +77,7 @@ func (l *leader) advance(d time.Duration) {
 	synctest.Wait()
 }
 
-func (l *leader) isReady() bool {
-	answer := httptest.NewRecorder()
-	l.controller.Readyz(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-	return answer.Code == http.StatusOK
-}
+func (l *leader) isReady() bool { return l.controller.Ready() }
 
 // lease returns the Lease and its holder.
 func (l *leader) lease(t *testing.T) (*coordinationv1.Lease, string) {
@@ -104,13 +100,13 @@ func TestTheControllerEndsWhenItLosesItsLease(t *testing.T) {
 		require.False(t, l.isReady())
 		node, err := l.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 		require.NoError(t, err)
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, reboot.NeededAnnotation, "")
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, protocol.NeededAnnotation, "")
 		_, err = l.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
 		require.NoError(t, err)
 		l.advance(time.Minute)
 		node, err = l.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 		require.NoError(t, err)
-		require.Equal(t, reboot.Needed, reboot.PhaseOf(node))
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(node))
 		select {
 		case err := <-l.ended:
 			require.ErrorContains(t, err, "lost the Lease to another controller, or could not renew it")

@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/drain"
+	"example.com/controllers/reboot/protocol"
+	"example.com/controllers/reboot/status"
 )
 
 // observer reads what status and why show. What the user may not read is missing, and a warning says so.
@@ -28,8 +30,8 @@ type observer struct {
 	warnings io.Writer
 	warned   map[string]bool
 
-	settings *reboot.Settings // nil if there is no ledger, or it may not be read
-	view     reboot.View
+	settings *protocol.Settings // nil if there is no ledger, or it may not be read
+	view     status.View
 }
 
 // newObserver returns an observer that takes the flags of the controller from its ledger, except those that the user has set.
@@ -77,7 +79,7 @@ func (o *observer) observe(ctx context.Context) error {
 }
 
 // setSettings takes over what the ledger says. The Nodes must have been read after it.
-func (o *observer) setSettings(settings *reboot.Settings, nodesVersion string) error {
+func (o *observer) setSettings(settings *protocol.Settings, nodesVersion string) error {
 	o.settings = settings
 	o.view.Paused, o.view.Slots = false, nil
 	if settings != nil {
@@ -91,12 +93,12 @@ func (o *observer) setSettings(settings *reboot.Settings, nodesVersion string) e
 	if err := o.flags.parsePolicy(); err != nil {
 		return err
 	}
-	o.view.Policy, o.view.Timeouts = nil, reboot.Timeouts{}
+	o.view.Policy, o.view.Timeouts = nil, status.Timeouts{}
 	if o.knowsFlags() || o.overridden() {
 		o.view.Policy = &o.flags.options.Policy
 	}
 	if o.knowsFlags() {
-		o.view.Timeouts = reboot.Timeouts{
+		o.view.Timeouts = status.Timeouts{
 			Drain: o.flags.options.DrainTimeout, Agent: o.flags.options.AgentTimeout, Reboot: o.flags.options.RebootTimeout,
 		}
 	}
@@ -151,20 +153,20 @@ func (o *observer) setBlockers(pods []corev1.Pod) {
 	for i := range pods {
 		all = append(all, &pods[i])
 	}
-	o.view.Blockers = reboot.Blockers(all)
+	o.view.Blockers = drain.Blockers(all)
 }
 
 // observeDrains finds out what the drains of the selected Nodes wait for.
 func (o *observer) observeDrains(ctx context.Context, selected func(*corev1.Node) bool) {
 	for _, node := range o.view.Nodes {
-		if selected(node) && reboot.PhaseOf(node) == reboot.Draining {
+		if selected(node) && protocol.PhaseOf(node) == protocol.Draining {
 			o.observeDrain(ctx, node.Name)
 		}
 	}
 }
 
 func (o *observer) observeDrain(ctx context.Context, node string) {
-	remaining, err := reboot.Remaining(ctx, o.client, node, o.flags.options)
+	remaining, err := status.Remaining(ctx, o.client, node, o.flags.options.Rules)
 	switch {
 	case err == nil:
 		o.view.Remaining[node] = remaining
@@ -175,13 +177,13 @@ func (o *observer) observeDrain(ctx context.Context, node string) {
 }
 
 // statuses returns the status of the selected Nodes.
-func (o *observer) statuses(selected func(*corev1.Node) bool) []reboot.NodeStatus {
+func (o *observer) statuses(selected func(*corev1.Node) bool) []status.NodeStatus {
 	o.view.Now = o.now()
 	names := map[string]bool{}
 	for _, node := range o.view.Nodes {
 		names[node.Name] = selected(node)
 	}
-	return slices.DeleteFunc(o.view.Status(), func(s reboot.NodeStatus) bool { return !names[s.Name] })
+	return slices.DeleteFunc(o.view.Status(), func(s status.NodeStatus) bool { return !names[s.Name] })
 }
 
 // pausedLine says that reboots are paused; "" if they are not.

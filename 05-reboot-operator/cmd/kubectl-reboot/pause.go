@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 func pauseCommand(p *plugin) *cobra.Command {
@@ -48,7 +48,7 @@ func (p *plugin) setPaused(cmd *cobra.Command, paused bool) error {
 	} else if namespace, _, err = p.namespace(); err != nil {
 		return err
 	}
-	changed, created, err := reboot.SetPaused(cmd.Context(), client, namespace, name, paused)
+	changed, created, err := protocol.SetPaused(cmd.Context(), client, namespace, name, paused)
 	if err != nil {
 		return err
 	}

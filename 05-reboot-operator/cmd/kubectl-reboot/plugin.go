@@ -18,7 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 // plugin is what the administrator's commands share.
@@ -140,16 +140,16 @@ func (s *selection) resolve(ctx context.Context, client kubernetes.Interface) ([
 // findLedger returns the ledger; nil if there is none. Without --namespace it is the one in the current namespace, or else the
 // only one in the cluster. One that no controller has used does not count if there is another: somebody paused reboots in the
 // wrong namespace, or before the controller was installed.
-func (p *plugin) findLedger(ctx context.Context, client kubernetes.Interface) (*reboot.Settings, error) {
+func (p *plugin) findLedger(ctx context.Context, client kubernetes.Interface) (*protocol.Settings, error) {
 	namespace, explicit, err := p.namespace()
 	if err != nil {
 		return nil, err
 	}
-	var current *reboot.Settings
+	var current *protocol.Settings
 	configMap, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, p.ledger, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		if current = reboot.SettingsOf(configMap); explicit || current.Used() {
+		if current = protocol.SettingsOf(configMap); explicit || current.Used() {
 			return current, nil
 		}
 	case explicit && apierrors.IsNotFound(err):
@@ -166,14 +166,14 @@ func (p *plugin) findLedger(ctx context.Context, client kubernetes.Interface) (*
 	if err != nil {
 		return nil, fmt.Errorf("look for the ledger %s in all namespaces (--namespace names one): %w", p.ledger, err)
 	}
-	var found []*reboot.Settings
+	var found []*protocol.Settings
 	for i := range list.Items {
 		if list.Items[i].Name == p.ledger {
-			found = append(found, reboot.SettingsOf(&list.Items[i]))
+			found = append(found, protocol.SettingsOf(&list.Items[i]))
 		}
 	}
-	if slices.ContainsFunc(found, (*reboot.Settings).Used) {
-		found = slices.DeleteFunc(found, func(s *reboot.Settings) bool { return !s.Used() })
+	if slices.ContainsFunc(found, (*protocol.Settings).Used) {
+		found = slices.DeleteFunc(found, func(s *protocol.Settings) bool { return !s.Used() })
 	} else if current != nil {
 		return current, nil
 	}

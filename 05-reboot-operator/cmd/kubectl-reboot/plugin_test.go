@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,7 +47,7 @@ func node(name string, annotations ...string) *corev1.Node {
 	}
 	for _, annotation := range annotations {
 		key, value, _ := strings.Cut(annotation, "=")
-		node.Annotations[reboot.Prefix+key] = value
+		node.Annotations[protocol.Prefix+key] = value
 	}
 	return node
 }
@@ -575,7 +575,7 @@ b      Idle    <none>   <none>        00000001   <none>
 	update(node("b", "reboot-needed=")) // now, which is after testTime
 	expect("b      Needed   0s ago   <none>        00000001   the controller to admit it\n")
 
-	_, _, err := reboot.SetPaused(ctx, client, "default", "reboot-ledger", true)
+	_, _, err := protocol.SetPaused(ctx, client, "default", "reboot-ledger", true)
 	require.NoError(t, err)
 	expect("b      Needed   0s ago   <none>        00000001   kubectl reboot resume\n")
 	require.Equal(t, "Reboots are paused by ConfigMap default/reboot-ledger; \"kubectl reboot resume\" resumes them.\n", stderr.String())

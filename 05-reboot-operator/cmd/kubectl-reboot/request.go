@@ -8,24 +8,24 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 func requestCommand(p *plugin) *cobra.Command {
 	var why string
 	cmd := editCommand(p, func(ctx context.Context, client kubernetes.Interface, node string) (string, error) {
-		return reboot.Request(ctx, client, node, why)
+		return protocol.Request(ctx, client, node, why)
 	})
 	cmd.Use = "request (NODE... | --selector SELECTOR | --all)"
 	cmd.Short = "Ask for a reboot of Nodes"
 	cmd.Long = "Ask for a reboot of Nodes. The controller drains and reboots them one after another, within its limits."
 	cmd.Example = "  kubectl reboot request n1 n2 --reason \"new kernel\"\n  kubectl reboot request --selector pool=web"
-	cmd.Flags().StringVar(&why, "reason", "", "`text` that says why; it is kept in the annotation "+reboot.NeededAnnotation)
+	cmd.Flags().StringVar(&why, "reason", "", "`text` that says why; it is kept in the annotation "+protocol.NeededAnnotation)
 	return cmd
 }
 
 func cancelCommand(p *plugin) *cobra.Command {
-	cmd := editCommand(p, reboot.Cancel)
+	cmd := editCommand(p, protocol.Cancel)
 	cmd.Use = "cancel (NODE... | --selector SELECTOR | --all)"
 	cmd.Short = "Cancel reboots that have not begun"
 	cmd.Long = "Cancel reboots that have not begun. The controller uncordons Nodes that it has cordoned. A sentinel file or command that still asks for a reboot is ignored until it has stopped asking."

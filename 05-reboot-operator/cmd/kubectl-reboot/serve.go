@@ -16,7 +16,7 @@ import (
 )
 
 // serve serves metrics and probes while work runs, and returns when both have ended.
-func (s *server) serve(ctx context.Context, ready http.HandlerFunc, collectors []prometheus.Collector, work func(context.Context) error) error {
+func (s *server) serve(ctx context.Context, ready func() bool, collectors []prometheus.Collector, work func(context.Context) error) error {
 	for _, collector := range collectors {
 		legacyregistry.RawMustRegister(collector)
 	}
@@ -27,7 +27,13 @@ func (s *server) serve(ctx context.Context, ready http.HandlerFunc, collectors [
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", legacyregistry.Handler())
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/readyz", ready)
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !ready() {
+			http.Error(w, "caches not synced, or shutting down", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

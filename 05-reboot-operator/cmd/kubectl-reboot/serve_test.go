@@ -43,14 +43,9 @@ func TestServe(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx := klog.NewContext(t.Context(), logger)
 	ready := false
-	readyz := func(w http.ResponseWriter, _ *http.Request) {
-		if !ready {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "reboot_serve_test", Help: "A metric of this test."})
 	var address string
-	err := (&server{address: "127.0.0.1:0"}).serve(ctx, readyz, []prometheus.Collector{counter}, func(context.Context) error {
+	err := (&server{address: "127.0.0.1:0"}).serve(ctx, func() bool { return ready }, []prometheus.Collector{counter}, func(context.Context) error {
 		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 		address = regexp.MustCompile(`http://[0-9.:]+`).FindString(log)
 		status, _ := get(t, address+"/healthz")

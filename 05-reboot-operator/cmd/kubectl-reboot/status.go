@@ -16,7 +16,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
+	"example.com/controllers/reboot/status"
 )
 
 // statusOptions are the flags of the status command.
@@ -87,7 +88,7 @@ func (s *statusOptions) run(cmd *cobra.Command, args []string) error {
 }
 
 // missing returns an error for each Node that is named and does not exist.
-func (s *statusOptions) missing(statuses []reboot.NodeStatus) (errs []error) {
+func (s *statusOptions) missing(statuses []status.NodeStatus) (errs []error) {
 	found := map[string]bool{}
 	for _, status := range statuses {
 		found[status.Name] = true
@@ -130,14 +131,14 @@ func (s *statusOptions) printer(w io.Writer) (*printer, error) {
 }
 
 // print prints statuses: in a table, which has no header if it has no rows; as a list; or, one by one, as documents of their own.
-func (p *printer) print(statuses []reboot.NodeStatus, o *observer, oneByOne bool) error {
+func (p *printer) print(statuses []status.NodeStatus, o *observer, oneByOne bool) error {
 	if p.table {
 		return errors.Join(p.resources.PrintObj(p.tableOf(statuses, o.view.Now), p.w), p.flush())
 	}
 	if !oneByOne {
 		list := struct {
 			Paused *bool               `json:"paused,omitempty"` // nil if that is not known
-			Items  []reboot.NodeStatus `json:"items"`
+			Items  []status.NodeStatus `json:"items"`
 		}{Items: statuses}
 		if o.settings != nil {
 			list.Paused = &o.settings.Paused
@@ -159,7 +160,7 @@ func (p *printer) printAs(kind string, value any) error {
 		return err
 	}
 	object := &unstructured.Unstructured{Object: content}
-	object.SetAPIVersion(strings.TrimSuffix(reboot.Prefix, "/") + "/v1")
+	object.SetAPIVersion(strings.TrimSuffix(protocol.Prefix, "/") + "/v1")
 	object.SetKind(kind)
 	return p.resources.PrintObj(object, p.w)
 }
@@ -168,7 +169,7 @@ func (p *printer) printAs(kind string, value any) error {
 const none = "<none>"
 
 // tableOf returns a table with a row for each status.
-func (p *printer) tableOf(statuses []reboot.NodeStatus, now time.Time) *metav1.Table {
+func (p *printer) tableOf(statuses []status.NodeStatus, now time.Time) *metav1.Table {
 	const wide = 1 // priority of columns that only -o wide shows
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
 		{Name: "Node"}, {Name: "Phase"}, {Name: "Since"}, {Name: "Boot-Before"}, {Name: "Boot-ID"}, {Name: "Waiting For"},
@@ -176,7 +177,7 @@ func (p *printer) tableOf(statuses []reboot.NodeStatus, now time.Time) *metav1.T
 	}}
 	for _, s := range statuses {
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			s.Name, string(s.Phase), ago(s.Since, s.Phase, now), orNone(reboot.ShortBootID(s.BootIDBefore)), orNone(reboot.ShortBootID(s.BootID)), orNone(s.WaitingFor),
+			s.Name, string(s.Phase), ago(s.Since, s.Phase, now), orNone(status.ShortBootID(s.BootIDBefore)), orNone(status.ShortBootID(s.BootID)), orNone(s.WaitingFor),
 			fmt.Sprint(s.Ready), fmt.Sprint(s.Unschedulable), fmt.Sprint(s.Failures), orNone(s.Why),
 		}})
 	}
@@ -184,7 +185,7 @@ func (p *printer) tableOf(statuses []reboot.NodeStatus, now time.Time) *metav1.T
 }
 
 // rowKey returns what a status looks like, without how long ago things were.
-func (p *printer) rowKey(s reboot.NodeStatus) string {
+func (p *printer) rowKey(s status.NodeStatus) string {
 	s.QueuePosition = 0 // or each admission would print all the Nodes that wait
 	if p.table && !p.wide {
 		s.Ready, s.Unschedulable, s.Failures, s.Why, s.LastAttempt, s.RetryAfter, s.Decision = false, false, 0, "", nil, nil, ""
@@ -212,24 +213,24 @@ func orNone(text string) string {
 }
 
 // ago says how long a Node has been in a phase.
-func ago(t *metav1.Time, phase reboot.Phase, now time.Time) string {
+func ago(t *metav1.Time, phase protocol.Phase, now time.Time) string {
 	switch {
 	case t != nil:
 		return duration.HumanDuration(max(0, now.Sub(t.Time))) + " ago" // the clocks may differ
-	case phase == reboot.Idle || phase == deleted:
+	case phase == protocol.Idle || phase == deleted:
 		return none
 	}
 	return "<unknown>"
 }
 
 // follow prints a row whenever a status changes, until ctx is cancelled.
-func (s *statusOptions) follow(ctx context.Context, o *observer, out *printer, printed []reboot.NodeStatus) error {
+func (s *statusOptions) follow(ctx context.Context, o *observer, out *printer, printed []status.NodeStatus) error {
 	keys := map[string]string{}
 	for _, status := range printed {
 		keys[status.Name] = out.rowKey(status)
 	}
 	return o.watch(ctx, s.nodes.matches, func() error {
-		var changed []reboot.NodeStatus
+		var changed []status.NodeStatus
 		current := o.statuses(s.nodes.matches)
 		names := map[string]bool{}
 		for _, status := range current {
@@ -242,7 +243,7 @@ func (s *statusOptions) follow(ctx context.Context, o *observer, out *printer, p
 		for name := range keys {
 			if !names[name] {
 				delete(keys, name)
-				changed = append(changed, reboot.NodeStatus{Name: name, Phase: deleted})
+				changed = append(changed, status.NodeStatus{Name: name, Phase: deleted})
 			}
 		}
 		if len(changed) == 0 {
@@ -253,4 +254,4 @@ func (s *statusOptions) follow(ctx context.Context, o *observer, out *printer, p
 }
 
 // deleted is what stands for the phase of a Node that does not exist any more, or is no longer selected.
-const deleted reboot.Phase = "Deleted"
+const deleted protocol.Phase = "Deleted"

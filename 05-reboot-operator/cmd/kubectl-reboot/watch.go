@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/drain"
+	"example.com/controllers/reboot/protocol"
 )
 
 // watch keeps the view up to date, and calls changed after each change, until ctx is cancelled or changed returns an error. It
@@ -130,7 +131,7 @@ func (w *watch) watchNodes(ctx context.Context) error {
 		case exists && i >= 0:
 			old := w.view.Nodes[i]
 			w.view.Nodes[i] = node
-			if !reboot.Differ(old, node) { // a heartbeat, or one that was listed before
+			if !protocol.Differ(old, node) { // a heartbeat, or one that was listed before
 				return false
 			}
 		case exists:
@@ -177,7 +178,7 @@ func (w *watch) watchLedger(ctx context.Context, namespace, name string) error {
 		before := w.pausedLine()
 		w.settings = nil
 		if configMap, ok := object.(*corev1.ConfigMap); ok {
-			w.settings = reboot.SettingsOf(configMap)
+			w.settings = protocol.SettingsOf(configMap)
 		}
 		w.refresh("") // no Node that is missing is taken to be deleted
 		switch after := w.pausedLine(); {
@@ -202,7 +203,7 @@ func (w *watch) watchBlockers(ctx context.Context, selector labels.Selector) err
 			return false
 		}
 		before := w.view.Blockers
-		w.view.Blockers = reboot.Blockers(pods)
+		w.view.Blockers = drain.Blockers(pods)
 		return !maps.Equal(before, w.view.Blockers)
 	})
 }
@@ -211,7 +212,7 @@ func (w *watch) watchBlockers(ctx context.Context, selector labels.Selector) err
 func (w *watch) watchDrains(ctx context.Context, selected func(*corev1.Node) bool) error {
 	draining := map[string]bool{}
 	for _, node := range w.view.Nodes {
-		if selected(node) && reboot.PhaseOf(node) == reboot.Draining {
+		if selected(node) && protocol.PhaseOf(node) == protocol.Draining {
 			draining[node.Name] = true
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
+	"example.com/controllers/reboot/status"
 )
 
 func whyCommand(p *plugin) *cobra.Command {
@@ -67,8 +67,8 @@ func (o *observer) explain(cmd *cobra.Command, name string) error {
 	if event := o.lastEvent(cmd.Context(), node); event != "" {
 		sentences = append(sentences, event)
 	}
-	phase := reboot.PhaseOf(node)
-	if phase != reboot.Idle && phase != reboot.InProgress { // the agent completes a reboot alone
+	phase := protocol.PhaseOf(node)
+	if phase != protocol.Idle && phase != protocol.InProgress { // the agent completes a reboot alone
 		sentences = append(sentences, o.controllerProblems(cmd.Context(), phase)...)
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(sentences, "\n"))
@@ -79,24 +79,24 @@ func (o *observer) explain(cmd *cobra.Command, name string) error {
 const admissionRefused = "AdmissionRefused"
 
 // eventReasons are the reasons of the Events that say why a Node in a phase is not rebooted.
-var eventReasons = map[reboot.Phase][]string{
-	reboot.Needed:     {"DrainTimeout", "AgentTimeout", admissionRefused},
-	reboot.Draining:   {"DrainWaiting", "EvictionFailed"},
-	reboot.InProgress: {"RebootFailed"},
+var eventReasons = map[protocol.Phase][]string{
+	protocol.Needed:     {"DrainTimeout", "AgentTimeout", admissionRefused},
+	protocol.Draining:   {"DrainWaiting", "EvictionFailed"},
+	protocol.InProgress: {"RebootFailed"},
 }
 
 // lastEvent returns what the last Event said that is about the current attempt, or about the one that failed; "" if there is
 // none.
 func (o *observer) lastEvent(ctx context.Context, node *corev1.Node) string {
-	phase := reboot.PhaseOf(node)
+	phase := protocol.PhaseOf(node)
 	reasons := eventReasons[phase]
 	if _, known := o.view.Remaining[node.Name]; known || len(reasons) == 0 {
 		return ""
 	}
-	if _, failed := node.Annotations[reboot.FailuresAnnotation]; phase == reboot.Needed && !failed {
+	if _, failed := node.Annotations[protocol.FailuresAnnotation]; phase == protocol.Needed && !failed {
 		reasons = []string{admissionRefused}
 	}
-	ended, _ := time.Parse(time.RFC3339, node.Annotations[reboot.LastAttemptAnnotation]) // the zero time if there was no attempt
+	ended, _ := time.Parse(time.RFC3339, node.Annotations[protocol.LastAttemptAnnotation]) // the zero time if there was no attempt
 	// Events about objects without a namespace are in this one.
 	list, err := o.client.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("regarding.name", node.Name).String(),
@@ -128,7 +128,7 @@ func seen(event *eventsv1.Event) time.Time {
 }
 
 // controllerProblems says what is known to be wrong with the controller, and what is not known about it.
-func (o *observer) controllerProblems(ctx context.Context, phase reboot.Phase) (problems []string) {
+func (o *observer) controllerProblems(ctx context.Context, phase protocol.Phase) (problems []string) {
 	if o.settings == nil && len(o.warned) == 0 {
 		problems = append(problems, fmt.Sprintf("There is no ledger %s: no controller has run, or it has another --ledger or --namespace.", o.ledger))
 	}
@@ -138,14 +138,14 @@ func (o *observer) controllerProblems(ctx context.Context, phase reboot.Phase) (
 	lease, err := o.client.CoordinationV1().Leases(o.settings.Namespace).Get(ctx, "reboot-controller", metav1.GetOptions{})
 	switch {
 	case err == nil:
-		if problem := reboot.ControllerProblem(lease, o.view.Now); problem != "" {
+		if problem := status.ControllerProblem(lease, o.view.Now); problem != "" {
 			problems = append(problems, problem)
 		}
 	case apierrors.IsNotFound(err): // --lease-duration 0
 	default:
 		o.warn("cannot tell whether a controller is running: %v", err)
 	}
-	if phase == reboot.Needed && !o.knowsFlags() && !o.overridden() {
+	if phase == protocol.Needed && !o.knowsFlags() && !o.overridden() {
 		problems = append(problems, "The controller has not published its limits in the ledger; to take them into account, repeat its flags, such as --max-unavailable.")
 	}
 	return problems

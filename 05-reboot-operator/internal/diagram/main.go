@@ -9,14 +9,14 @@ import (
 	"log"
 	"os"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 //go:generate go run . ../../images/phases.svg
 
 func main() {
 	log.SetFlags(0)
-	svg, err := draw(reboot.Transitions)
+	svg, err := draw(protocol.Transitions)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -42,18 +42,18 @@ const (
 type point struct{ x, y float64 }
 
 // centers says where the box of each phase is.
-var centers = map[reboot.Phase]point{
-	reboot.Idle:       {86, 220},
-	reboot.Needed:     {266, 220},
-	reboot.Draining:   {446, 220},
-	reboot.Approved:   {626, 220},
-	reboot.InProgress: {806, 220},
-	reboot.Cancelled:  {536, 356},
+var centers = map[protocol.Phase]point{
+	protocol.Idle:       {86, 220},
+	protocol.Needed:     {266, 220},
+	protocol.Draining:   {446, 220},
+	protocol.Approved:   {626, 220},
+	protocol.InProgress: {806, 220},
+	protocol.Cancelled:  {536, 356},
 }
 
 // arrow is a transition: its phases, and who makes it.
 type arrow struct {
-	from, to reboot.Phase
+	from, to protocol.Phase
 	by       string
 }
 
@@ -95,7 +95,7 @@ func (r route) center() point {
 }
 
 // at returns a point on the edge of a phase's box, relative to its center.
-func at(phase reboot.Phase, dx, dy float64) point {
+func at(phase protocol.Phase, dx, dy float64) point {
 	return point{centers[phase].x + dx, centers[phase].y + dy}
 }
 
@@ -103,36 +103,36 @@ func at(phase reboot.Phase, dx, dy float64) point {
 var routes = func() map[arrow]route {
 	const admin, controller, agent = "administrator", "controller", "agent"
 	const side, top, lane = boxWidth / 2, boxHigh / 2, 11 // lane: half the distance between two arrows side by side
-	right := func(from, to reboot.Phase) route { return straight(at(from, side, -lane), at(to, -side, -lane)) }
-	left := func(from, to reboot.Phase) route { return straight(at(from, -side, lane), at(to, side, lane)) }
+	right := func(from, to protocol.Phase) route { return straight(at(from, side, -lane), at(to, -side, -lane)) }
+	left := func(from, to protocol.Phase) route { return straight(at(from, -side, lane), at(to, side, lane)) }
 	return map[arrow]route{
-		{reboot.Idle, reboot.Needed, admin}:            right(reboot.Idle, reboot.Needed),
-		{reboot.Needed, reboot.Idle, admin}:            left(reboot.Needed, reboot.Idle),
-		{reboot.Needed, reboot.Draining, controller}:   right(reboot.Needed, reboot.Draining),
-		{reboot.Draining, reboot.Needed, controller}:   left(reboot.Draining, reboot.Needed),
-		{reboot.Draining, reboot.Approved, controller}: right(reboot.Draining, reboot.Approved),
-		{reboot.Approved, reboot.Draining, controller}: left(reboot.Approved, reboot.Draining),
-		{reboot.Approved, reboot.InProgress, agent}:    right(reboot.Approved, reboot.InProgress),
+		{protocol.Idle, protocol.Needed, admin}:            right(protocol.Idle, protocol.Needed),
+		{protocol.Needed, protocol.Idle, admin}:            left(protocol.Needed, protocol.Idle),
+		{protocol.Needed, protocol.Draining, controller}:   right(protocol.Needed, protocol.Draining),
+		{protocol.Draining, protocol.Needed, controller}:   left(protocol.Draining, protocol.Needed),
+		{protocol.Draining, protocol.Approved, controller}: right(protocol.Draining, protocol.Approved),
+		{protocol.Approved, protocol.Draining, controller}: left(protocol.Approved, protocol.Draining),
+		{protocol.Approved, protocol.InProgress, agent}:    right(protocol.Approved, protocol.InProgress),
 
 		// Above the row.
-		{reboot.InProgress, reboot.Idle, agent}:     arc(at(reboot.InProgress, 34, -top), at(reboot.Idle, 0, -top), 216),
-		{reboot.InProgress, reboot.Needed, agent}:   arc(at(reboot.InProgress, 6, -top), at(reboot.Needed, -20, -top), 160),
-		{reboot.InProgress, reboot.Draining, admin}: arc(at(reboot.InProgress, -28, -top), at(reboot.Draining, 0, -top), 112),
-		{reboot.Approved, reboot.Needed, controller}: arc(at(reboot.Approved, 0, -top), at(reboot.Needed, 20, -top), 76).
+		{protocol.InProgress, protocol.Idle, agent}:     arc(at(protocol.InProgress, 34, -top), at(protocol.Idle, 0, -top), 216),
+		{protocol.InProgress, protocol.Needed, agent}:   arc(at(protocol.InProgress, 6, -top), at(protocol.Needed, -20, -top), 160),
+		{protocol.InProgress, protocol.Draining, admin}: arc(at(protocol.InProgress, -28, -top), at(protocol.Draining, 0, -top), 112),
+		{protocol.Approved, protocol.Needed, controller}: arc(at(protocol.Approved, 0, -top), at(protocol.Needed, 20, -top), 76).
 			badgeAt(0.7),
 
 		// Below the row.
-		{reboot.Approved, reboot.Draining, admin}:    arc(at(reboot.Approved, -34, top), at(reboot.Draining, 38, top), -44),
-		{reboot.Draining, reboot.Cancelled, admin}:   straight(at(reboot.Draining, 10, top), at(reboot.Cancelled, -24, -top)).badgeAt(0.6),
-		{reboot.Cancelled, reboot.Draining, admin}:   straight(at(reboot.Cancelled, -48, -top), at(reboot.Draining, -14, top)).badgeAt(0.4),
-		{reboot.Approved, reboot.Cancelled, admin}:   straight(at(reboot.Approved, -6, top), at(reboot.Cancelled, 28, -top)).badgeAt(0.6),
-		{reboot.InProgress, reboot.Cancelled, admin}: curve(at(reboot.InProgress, 0, top), at(reboot.InProgress, 0, 136), at(reboot.Cancelled, side+100, 0), at(reboot.Cancelled, side, 0)),
-		{reboot.Cancelled, reboot.Idle, controller}:  curve(at(reboot.Cancelled, -side, 0), at(reboot.Cancelled, -side-200, 0), at(reboot.Idle, 0, 136), at(reboot.Idle, 0, top)),
+		{protocol.Approved, protocol.Draining, admin}:    arc(at(protocol.Approved, -34, top), at(protocol.Draining, 38, top), -44),
+		{protocol.Draining, protocol.Cancelled, admin}:   straight(at(protocol.Draining, 10, top), at(protocol.Cancelled, -24, -top)).badgeAt(0.6),
+		{protocol.Cancelled, protocol.Draining, admin}:   straight(at(protocol.Cancelled, -48, -top), at(protocol.Draining, -14, top)).badgeAt(0.4),
+		{protocol.Approved, protocol.Cancelled, admin}:   straight(at(protocol.Approved, -6, top), at(protocol.Cancelled, 28, -top)).badgeAt(0.6),
+		{protocol.InProgress, protocol.Cancelled, admin}: curve(at(protocol.InProgress, 0, top), at(protocol.InProgress, 0, 136), at(protocol.Cancelled, side+100, 0), at(protocol.Cancelled, side, 0)),
+		{protocol.Cancelled, protocol.Idle, controller}:  curve(at(protocol.Cancelled, -side, 0), at(protocol.Cancelled, -side-200, 0), at(protocol.Idle, 0, 136), at(protocol.Idle, 0, top)),
 	}
 }()
 
 // draw returns the diagram: the phases, an arrow with a number for each transition, and a list that explains the numbers.
-func draw(transitions []reboot.Transition) ([]byte, error) {
+func draw(transitions []protocol.Transition) ([]byte, error) {
 	var svg bytes.Buffer
 	height := legendTop + rowHeight*len(transitions) + 8
 	fmt.Fprintf(&svg, head, width, height, width, height, width, height)
@@ -146,7 +146,7 @@ func draw(transitions []reboot.Transition) ([]byte, error) {
 			t.By, t.By, p[0].x, p[0].y, p[1].x, p[1].y, p[2].x, p[2].y, p[3].x, p[3].y)
 		badge(&svg, t.By, i+1, r.center())
 	}
-	for _, phase := range reboot.Phases {
+	for _, phase := range protocol.Phases {
 		c, ok := centers[phase]
 		if !ok {
 			return nil, fmt.Errorf("there is no place for the phase %s; add one to centers", phase)

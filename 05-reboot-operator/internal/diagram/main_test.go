@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 // The drawing on the page is that of the table in the code.
 func TestDrawingIsUpToDate(t *testing.T) {
-	want, err := draw(reboot.Transitions)
+	want, err := draw(protocol.Transitions)
 	require.NoError(t, err)
 	got, err := os.ReadFile("../../images/phases.svg")
 	require.NoError(t, err)
@@ -23,7 +23,7 @@ func TestDrawingIsUpToDate(t *testing.T) {
 }
 
 func TestDrawingIsXML(t *testing.T) {
-	svg, err := draw(append(reboot.Transitions, reboot.Transition{From: reboot.Idle, To: reboot.Needed, By: "administrator", When: "a < b & c"}))
+	svg, err := draw(append(protocol.Transitions, protocol.Transition{From: protocol.Idle, To: protocol.Needed, By: "administrator", When: "a < b & c"}))
 	require.NoError(t, err)
 	for decoder := xml.NewDecoder(strings.NewReader(string(svg))); ; {
 		_, err := decoder.Token()
@@ -36,6 +36,6 @@ func TestDrawingIsXML(t *testing.T) {
 }
 
 func TestATransitionWithoutARoute(t *testing.T) {
-	_, err := draw([]reboot.Transition{{From: reboot.Idle, To: reboot.Cancelled, By: "agent"}})
+	_, err := draw([]protocol.Transition{{From: protocol.Idle, To: protocol.Cancelled, By: "agent"}})
 	require.EqualError(t, err, "there is no route for the transition from Idle to Cancelled by the agent; add one to routes")
 }

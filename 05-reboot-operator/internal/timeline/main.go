@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 func main() {
@@ -42,12 +42,12 @@ func main() {
 
 // state is what a Node looks like, as far as it is drawn.
 type state struct {
-	phase reboot.Phase
+	phase protocol.Phase
 	ready bool
 }
 
 func (s state) unavailable() bool {
-	return s != state{reboot.Idle, true} && s != state{reboot.Needed, true}
+	return s != state{protocol.Idle, true} && s != state{protocol.Needed, true}
 }
 
 // change is a moment at which a state begins.
@@ -60,7 +60,7 @@ type change struct {
 type timeline map[string][]change
 
 func stateOf(node *corev1.Node) state {
-	s := state{phase: reboot.PhaseOf(node)}
+	s := state{phase: protocol.PhaseOf(node)}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			s.ready = condition.Status == corev1.ConditionTrue
@@ -106,7 +106,7 @@ func record(ctx context.Context, client kubernetes.Interface) (timeline, error) 
 		t[node.Name] = append(t[node.Name], change{time.Since(begin), s})
 		done := true
 		for _, s := range current {
-			done = done && s == state{reboot.Idle, true}
+			done = done && s == state{protocol.Idle, true}
 		}
 		if done {
 			return t, nil
@@ -193,7 +193,7 @@ func (t timeline) draw() []byte {
 			if j+1 < len(changes) {
 				until = changes[j+1].after
 			}
-			if c.state.phase != reboot.Idle {
+			if c.state.phase != protocol.Idle {
 				fmt.Fprintf(&svg, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`+"\n", c.state.phase, x(c.after), y, x(until)-x(c.after), bar)
 			}
 			if !c.state.ready {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 func node(name string, ready corev1.ConditionStatus, annotations ...string) *corev1.Node {
@@ -39,10 +39,10 @@ func TestRecord(t *testing.T) {
 			recorded <- got
 		}()
 		for _, n := range []*corev1.Node{
-			node("a", corev1.ConditionTrue, reboot.NeededAnnotation),
-			node("b", corev1.ConditionTrue, reboot.NeededAnnotation),
-			node("a", corev1.ConditionTrue, reboot.NeededAnnotation, reboot.AdmittedAnnotation),
-			node("a", corev1.ConditionUnknown, reboot.InProgressAnnotation, reboot.AdmittedAnnotation),
+			node("a", corev1.ConditionTrue, protocol.NeededAnnotation),
+			node("b", corev1.ConditionTrue, protocol.NeededAnnotation),
+			node("a", corev1.ConditionTrue, protocol.NeededAnnotation, protocol.AdmittedAnnotation),
+			node("a", corev1.ConditionUnknown, protocol.InProgressAnnotation, protocol.AdmittedAnnotation),
 			node("b", corev1.ConditionTrue),
 			node("a", corev1.ConditionTrue),
 		} {
@@ -54,10 +54,10 @@ func TestRecord(t *testing.T) {
 		got := <-recorded
 		require.Equal(t, timeline{
 			"a": {
-				{0, state{reboot.Needed, true}}, {0, state{reboot.Draining, true}},
-				{time.Second, state{reboot.InProgress, false}}, {3 * time.Second, state{reboot.Idle, true}},
+				{0, state{protocol.Needed, true}}, {0, state{protocol.Draining, true}},
+				{time.Second, state{protocol.InProgress, false}}, {3 * time.Second, state{protocol.Idle, true}},
 			},
-			"b": {{0, state{reboot.Needed, true}}, {2 * time.Second, state{reboot.Idle, true}}},
+			"b": {{0, state{protocol.Needed, true}}, {2 * time.Second, state{protocol.Idle, true}}},
 		}, got)
 		require.Equal(t, 1, got.most())
 		require.Equal(t, 3*time.Second, got.end())
@@ -72,7 +72,7 @@ func TestRecord(t *testing.T) {
 }
 
 func TestMost(t *testing.T) {
-	idle, draining := state{reboot.Idle, true}, state{reboot.Draining, true}
+	idle, draining := state{protocol.Idle, true}, state{protocol.Draining, true}
 	require.Equal(t, 2, timeline{
 		"a": {{0, idle}, {1, draining}, {5, idle}},
 		"b": {{0, idle}, {2, draining}, {3, idle}},

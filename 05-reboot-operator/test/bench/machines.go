@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/controllers/harness/machine"
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/agent"
 )
 
 const (
@@ -42,14 +42,14 @@ type simulated struct {
 	isOff  bool          // true if and only if off is closed
 }
 
-// Read implements [reboot.BootIDSource].
+// Read implements [agent.BootIDSource].
 func (s *simulated) Read(context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bootID, nil
 }
 
-// Reboot implements [reboot.Rebooter]. It returns before the agent is stopped, as systemd-logind does.
+// Reboot implements [agent.Rebooter]. It returns before the agent is stopped, as systemd-logind does.
 func (s *simulated) Reboot(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *simulated) run(ctx context.Context) error {
 
 // runAgent runs an agent until the machine goes down, or ctx is cancelled.
 func (s *simulated) runAgent(ctx context.Context, off <-chan struct{}) (down bool, err error) {
-	agent, err := reboot.NewAgent(ctx, s.agent, reboot.AgentOptions{
+	agent, err := agent.New(ctx, s.agent, agent.Options{
 		NodeName: s.name, BootID: s, Rebooter: s,
 		RebootRetry: 2 * time.Minute, Backoff: time.Second, MaxBackoff: time.Minute, // the program's defaults
 	})

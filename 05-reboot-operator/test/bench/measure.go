@@ -27,7 +27,7 @@ import (
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/machine"
 	"example.com/controllers/harness/proc"
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 const (
@@ -209,7 +209,7 @@ func (b *bench) phases(r *result, running *program) (err error) {
 	r.reboot, err = b.phase(running, b.awaitQuiet, func() error {
 		if err := forAll(b.ctx, b.machines[:b.reboots], func(m *simulated) error {
 			_, err := b.client.CoreV1().Nodes().Patch(b.ctx, m.name, types.MergePatchType,
-				fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"bench"}}}`, reboot.NeededAnnotation), metav1.PatchOptions{})
+				fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"bench"}}}`, protocol.NeededAnnotation), metav1.PatchOptions{})
 			return err
 		}); err != nil {
 			return fmt.Errorf("ask for the reboots: %w", err)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/protocol"
 )
 
 // observer follows the Nodes with an informer of its own.
@@ -69,8 +69,8 @@ func (o *observer) update(node *corev1.Node) {
 		n.first = node.Status.NodeInfo.BootID
 	}
 	o.tally.add(n, -1)
-	phase := reboot.PhaseOf(node)
-	idle := phase == reboot.Idle || phase == reboot.Needed
+	phase := protocol.PhaseOf(node)
+	idle := phase == protocol.Idle || phase == protocol.Needed
 	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
@@ -85,7 +85,7 @@ func (o *observer) update(node *corev1.Node) {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
 	})
 	n.available = ready && len(node.Spec.Taints) == 0
-	n.rebooted = phase == reboot.Idle && ready && !node.Spec.Unschedulable && node.Status.NodeInfo.BootID != n.first
+	n.rebooted = phase == protocol.Idle && ready && !node.Spec.Unschedulable && node.Status.NodeInfo.BootID != n.first
 	o.tally.add(n, 1)
 	o.most = max(o.most, o.tally.admitted)
 	o.nodes[node.Name] = n

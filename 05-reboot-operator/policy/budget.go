@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"example.com/controllers/reboot/protocol"
+)
+
+// budget counts the unavailable Nodes.
+type budget struct {
+	policy      Policy
+	all         count            // of all domains together
+	domains     map[string]count // by the value of the topology label
+	unavailable map[string]bool  // by the name of the Node
+}
+
+// count holds numbers of Nodes, of the cluster or of one domain.
+type count struct {
+	nodes       int
+	unavailable int // not ready, admitted, or both
+	admitted    int // at most unavailable
+}
+
+// newBudget counts the selected Nodes, and those that hold a slot although they are not selected any more.
+func newBudget(state State, policy Policy) *budget {
+	b := &budget{policy: policy, domains: map[string]count{}, unavailable: map[string]bool{}}
+	for _, node := range state.Nodes {
+		admitted := protocol.PhaseOf(node).HoldsSlot() || state.Slots[node.Name]
+		if !admitted && !policy.Selector.Matches(labels.Set(node.Labels)) {
+			continue
+		}
+		var c count
+		c.nodes = 1
+		if admitted {
+			c.admitted = 1
+		}
+		if admitted || !protocol.IsReady(node) {
+			c.unavailable = 1
+			b.unavailable[node.Name] = true
+		}
+		b.add(node, c)
+	}
+	// A Node in the ledger that is not in the cache yet holds a slot as well. As its domain is not known, it counts in each.
+	unknown := len(state.Slots)
+	for _, node := range state.Nodes {
+		if state.Slots[node.Name] {
+			unknown--
+		}
+	}
+	c := count{unavailable: unknown, admitted: unknown}
+	b.all = b.all.plus(c)
+	for domain := range b.domains {
+		b.domains[domain] = b.domains[domain].plus(c)
+	}
+	return b
+}
+
+// Unavailable names the Nodes that take up the budget.
+func Unavailable(state State, policy Policy) map[string]bool {
+	return newBudget(state, policy).unavailable
+}
+
+func (b *budget) add(node *corev1.Node, c count) {
+	b.all = b.all.plus(c)
+	if b.policy.TopologyKey != "" {
+		domain := node.Labels[b.policy.TopologyKey]
+		b.domains[domain] = b.domains[domain].plus(c)
+	}
+}
+
+func (c count) plus(d count) count {
+	return count{c.nodes + d.nodes, c.unavailable + d.unavailable, c.admitted + d.admitted}
+}
+
+// check reports whether the budget has a slot for a Node that holds none.
+func (b *budget) check(node *corev1.Node) Decision {
+	if !b.all.allows(b.policy.MaxUnavailable, b.unavailable[node.Name]) {
+		return Decision{Reason: BudgetFull, Message: fmt.Sprintf("%d of %d Nodes are unavailable; --max-unavailable is %s",
+			b.all.unavailable, b.all.nodes, b.policy.MaxUnavailable.String())}
+	}
+	if b.policy.TopologyKey == "" {
+		return Decision{Reason: Admitted}
+	}
+	domain := node.Labels[b.policy.TopologyKey]
+	if c := b.domains[domain]; !c.allows(b.policy.MaxPerDomain, b.unavailable[node.Name]) {
+		return Decision{Reason: DomainFull, Message: fmt.Sprintf("%d of %d Nodes with %s=%s are unavailable; --max-unavailable-per-domain is %s",
+			c.unavailable, c.nodes, b.policy.TopologyKey, domain, b.policy.MaxPerDomain.String())}
+	}
+	return Decision{Reason: Admitted}
+}
+
+// take gives the Node a slot.
+func (b *budget) take(node *corev1.Node) {
+	c := count{admitted: 1}
+	if !b.unavailable[node.Name] {
+		c.unavailable = 1
+		b.unavailable[node.Name] = true
+	}
+	b.add(node, c)
+}
+
+// release takes the slot of a Node in the ledger away, so that the Node can be checked like any other.
+func (b *budget) release(node *corev1.Node) {
+	c := count{admitted: -1}
+	if protocol.IsReady(node) {
+		c.unavailable = -1
+		delete(b.unavailable, node.Name)
+	}
+	b.add(node, c)
+}
+
+// allows reports whether one more Node may be admitted. The reboot of a Node that is unavailable anyway makes no other Node
+// unavailable, so such a Node does not wait for itself; it only waits while as many as the limit are admitted.
+func (c count) allows(limit intstr.IntOrString, alreadyUnavailable bool) bool {
+	most := scale(limit, c.nodes)
+	if alreadyUnavailable {
+		return c.admitted < most
+	}
+	return c.unavailable < most
+}
+
+// scale returns a limit as a number of Nodes. It rounds percentages up, so at least one Node may always reboot. The limit
+// comes from ParseMaxUnavailable.
+func scale(limit intstr.IntOrString, nodes int) int {
+	most, err := intstr.GetScaledValueFromIntOrPercent(&limit, nodes, true)
+	if err != nil {
+		return 0
+	}
+	return most
+}
