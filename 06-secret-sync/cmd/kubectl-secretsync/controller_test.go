@@ -66,7 +66,11 @@ func startCandidate(t *testing.T, leases kubernetes.Interface, answer func()) *c
 	})}
 	c.kube.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if answer != nil {
+			// The fake clientset holds its lock while it answers, and virtual time does not advance while a goroutine, such as
+			// that of an Event, waits for a lock.
+			c.kube.Unlock()
 			answer()
+			c.kube.Lock()
 		}
 		return false, nil, nil
 	})
