@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"example.com/controllers/reboot/drain"
 	"example.com/controllers/reboot/policy"
 	"example.com/controllers/reboot/protocol"
 )
@@ -38,7 +39,7 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 	unfinished := ledger.Settle(nodes, cacheVersion)
 	slots := ledger.Names()
 	var admitted []*corev1.Node
-	again, _ = c.decide(policy.State{Nodes: nodes, Slots: slots, Unfinished: unfinished, Paused: ledger.Paused}, func(node *corev1.Node) {
+	again, _ = c.decide(policy.State{Nodes: nodes, Slots: slots, Unfinished: unfinished, Pauses: ledger.Pauses}, func(node *corev1.Node) {
 		ledger.Slots[node.Name] = node.ResourceVersion
 		admitted = append(admitted, node)
 	})
@@ -65,13 +66,14 @@ func (c *Controller) admit(ctx context.Context) (again time.Duration, err error)
 // decide calls admit for each Node that may be admitted, and reports whether there is any. again is the delay until the
 // decision may change without an event; 0 if it cannot.
 func (c *Controller) decide(state policy.State, admit func(*corev1.Node)) (again time.Duration, any bool) {
-	state.Now, state.Blockers, state.Refused = time.Now(), c.blocking(), c.refused
+	state.Now, state.Ledger, state.Refused = time.Now(), c.ledgerID(), c.refused
+	state.Blockers, state.Agents = drain.Names(drain.Blockers(c.blocking())), c.running()
 	for _, d := range policy.Decide(state, c.Policy) {
 		switch {
 		case d.Reason == policy.Admitted:
 			admit(d.Node)
 			any = true
-		case d.Reason == policy.NotSelected || d.Reason == policy.Blocked: // the other reasons concern all Nodes: see "kubectl reboot why"
+		case d.Reason == policy.Blocked || d.Reason == policy.NoAgent: // the other reasons concern all Nodes, or another controller: see "kubectl reboot why"
 			key := string(d.Reason) + d.Node.Annotations[protocol.LastAttemptAnnotation] // once for each attempt
 			c.tell(d.Node, corev1.EventTypeWarning, "RebootRefused", "Admit", key, "Not rebooting now: %s", d.Message)
 		}

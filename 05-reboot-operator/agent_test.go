@@ -325,13 +325,13 @@ func TestTheAgentDoesNotAct(t *testing.T) {
 
 // There is no controller, or the machine might be off before the Event is written.
 func TestTheSentinelSaysWhy(t *testing.T) {
-	command := []string{"test", "-e", t.TempDir()}
+	command := agent.Command{Line: "test -e " + t.TempDir()}
 	inWorld(t, func(t *testing.T, w *world) {
 		w.agent.Sentinel = &agent.Sentinel{Command: command, Interval: time.Minute}
 		w.addMachines(1)
 		advance(time.Hour)
 		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-00")))
-		why := fmt.Sprintf("The machine asks for a reboot: the sentinel command %q succeeded", strings.Join(command, " "))
+		why := fmt.Sprintf("The machine asks for a reboot: the sentinel command %q exited with status 0", command.Line)
 		require.Equal(t, []string{why}, w.told("node-00", "RebootNeeded"))
 	})
 }
@@ -350,7 +350,7 @@ func TestAMachineWithoutASentinelIgnoresNothing(t *testing.T) {
 func TestSentinelAsksForAReboot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "reboot-required")
 	inWorld(t, func(t *testing.T, w *world) {
-		w.agent.Sentinel = &agent.Sentinel{Command: []string{"test", "-e", file}, Interval: time.Minute}
+		w.agent.Sentinel = &agent.Sentinel{Command: agent.Command{Line: "test -e " + file}, Interval: time.Minute}
 		w.addMachines(1)
 		w.startController(0)
 		advance(5 * time.Minute)
@@ -376,7 +376,7 @@ func TestSentinelFailsAfterTheReboot(t *testing.T) {
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "broken")
 	inWorld(t, func(t *testing.T, w *world) {
-		w.agent.Sentinel = &agent.Sentinel{Command: []string{"sh", "-c", "test ! -e " + broken + " || exit 2"}, Interval: time.Minute} // asks
+		w.agent.Sentinel = &agent.Sentinel{Command: agent.Command{Line: "test ! -e " + broken + " || exit 2"}, Interval: time.Minute} // asks
 		w.addMachines(1)
 		w.startController(0)
 		advance(10 * time.Second)
@@ -387,6 +387,32 @@ func TestSentinelFailsAfterTheReboot(t *testing.T) {
 		require.NoError(t, os.Remove(broken))
 		advance(time.Hour)
 		require.Equal(t, 1, w.machines["node-00"].boots())
+	})
+}
+
+// A22: a sentinel that cannot be checked is an Event, once for each way in which it fails, and again after it has worked.
+func TestASentinelThatFails(t *testing.T) {
+	dir := t.TempDir()
+	set := func(text string) { require.NoError(t, os.WriteFile(filepath.Join(dir, "status"), []byte(text), 0o600)) }
+	set("2")
+	inWorld(t, func(t *testing.T, w *world) {
+		w.agent.Sentinel = &agent.Sentinel{Command: agent.Command{Line: "exit $(cat " + dir + "/status)"}, Interval: time.Minute}
+		w.addMachines(1)
+		advance(time.Hour)
+		require.Len(t, w.told("node-00", "SentinelFailed"), 1)
+		require.Contains(t, w.told("node-00", "SentinelFailed")[0], "Cannot tell whether the machine asks for a reboot: the sentinel command")
+		set("3")
+		advance(time.Hour)
+		require.Len(t, w.told("node-00", "SentinelFailed"), 2)
+		set("1")
+		advance(time.Hour)
+		set("3")
+		advance(time.Hour)
+		require.Len(t, w.told("node-00", "SentinelFailed"), 3, "it has worked in between")
+		require.Equal(t, protocol.Idle, protocol.PhaseOf(w.node("node-00")))
+		set("0")
+		advance(time.Hour)
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-00")))
 	})
 }
 
@@ -419,7 +445,7 @@ func TestUncordonedDuringTheReboot(t *testing.T) {
 func TestCancelWithASentinel(t *testing.T) {
 	for annotation, phase := range map[string]protocol.Phase{protocol.NeededAnnotation: protocol.Draining, protocol.InProgressAnnotation: protocol.InProgress} {
 		inWorld(t, func(t *testing.T, w *world) {
-			w.agent.Sentinel = &agent.Sentinel{Command: []string{"true"}, Interval: time.Minute}
+			w.agent.Sentinel = &agent.Sentinel{Command: agent.Command{Line: "true"}, Interval: time.Minute}
 			w.addMachines(1)
 			w.machines["node-00"].broken = true
 			w.addPod("db", "node-00")

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -46,7 +47,9 @@ type Controller struct {
 	client   kubernetes.Interface
 	nodes    coreinformers.TypedNodeInformer
 	lister   listers.NodeLister
-	blockers listers.PodLister // nil if no Pods block reboots
+	ledgers  listers.ConfigMapNamespaceLister
+	blockers []listers.PodLister // one for each selector of Pods that block reboots
+	agents   listers.PodLister   // nil if it is not checked whether an agent runs
 	drainer  *drain.Drainer
 	factory  []informers.SharedInformerFactory
 	queue    workqueue.TypedRateLimitingInterface[string]
@@ -81,7 +84,8 @@ func New(ctx context.Context, client kubernetes.Interface, options Options) (*Co
 		refused:     map[string]time.Time{},
 	}
 	c.lister = c.nodes.Lister()
-	c.metrics = newMetrics(c.lister)
+	c.ledgers = ledgerFactory.Core().V1().ConfigMaps().Lister().ConfigMaps(options.Namespace)
+	c.metrics = newMetrics(c.lister, c.counts)
 	c.recorder = protocol.NewRecorder(c.broadcaster, "reboot-controller")
 
 	_, err := c.nodes.TypedInformer().AddTypedEventHandler(coreinformers.NodeHandlerFuncs{
@@ -101,17 +105,32 @@ func New(ctx context.Context, client kubernetes.Interface, options Options) (*Co
 	_, err = ledgerFactory.Core().V1().ConfigMaps().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: decide, UpdateFunc: func(_, configMap any) { decide(configMap) }, DeleteFunc: decide,
 	})
-	if err != nil || options.BlockingPods == nil {
-		return c, err
+	if err != nil {
+		return nil, err
 	}
-	podFactory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(list *metav1.ListOptions) {
-		list.LabelSelector = options.BlockingPods.String()
-	}))
-	c.factory, c.blockers = append(c.factory, podFactory), podFactory.Core().V1().Pods().Lister()
-	_, err = podFactory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	for _, selector := range options.BlockingPods {
+		lister, err := c.watchPods(selector, metav1.NamespaceAll)
+		if err != nil {
+			return nil, err
+		}
+		c.blockers = append(c.blockers, lister)
+	}
+	if options.AgentPods != nil {
+		c.agents, err = c.watchPods(options.AgentPods, options.AgentNamespace)
+	}
+	return c, err
+}
+
+// watchPods adds an informer for some Pods, whose changes may change what may be admitted.
+func (c *Controller) watchPods(selector labels.Selector, namespace string) (listers.PodLister, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace(namespace), informers.WithTransform(drain.Strip),
+		informers.WithTweakListOptions(func(list *metav1.ListOptions) { list.LabelSelector = selector.String() }))
+	c.factory = append(c.factory, factory)
+	decide := func(any) { c.queue.Add(admission) }
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: decide, UpdateFunc: func(_, pod any) { decide(pod) }, DeleteFunc: decide,
 	})
-	return c, err
+	return factory.Core().V1().Pods().Lister(), err
 }
 
 // enqueue adds a Node to the queue. What changes on one Node may free a slot for another.
@@ -204,6 +223,10 @@ func (c *Controller) reconcile(ctx context.Context, name string) (again time.Dur
 	}
 	if err != nil {
 		return 0, err
+	}
+	if !c.owns(node) {
+		c.tellAdmittedElsewhere(ctx, node)
+		return 0, nil
 	}
 	since := protocol.SinceThen(node, protocol.SinceAnnotation)
 	switch phase := protocol.PhaseOf(node); {

@@ -4,9 +4,10 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"example.com/controllers/reboot/drain"
+	"example.com/controllers/reboot/protocol"
 )
 
 // tell writes an Event about a Node, unless the last one with this reason had the same key: an Event is repeated only when
@@ -21,16 +22,26 @@ func (c *Controller) tell(node *corev1.Node, eventType, reason, action, key, for
 	c.recorder.Eventf(node, nil, eventType, reason, action, format, args...)
 }
 
-// blocking returns, by the name of each Node, a running Pod that blocks its reboot.
-func (c *Controller) blocking() map[string]string {
-	if c.blockers == nil {
-		return nil
+// tellWaiting writes Events about what a drain waits for until somebody does something: at most five for each attempt at a time.
+//
+// An Event that differs from an earlier one in nothing but its note is counted as the same, and keeps the note of the first. So
+// that "kubectl describe node" shows the reason of today, each Event names its Pod as the related object, and the action is that
+// of its kind.
+func (c *Controller) tellWaiting(node *corev1.Node, waits []drain.Wait) {
+	const most = 5
+	attempt := node.Annotations[protocol.AdmittedAnnotation]
+	for _, wait := range waits[:min(most, len(waits))] {
+		if !wait.Refused {
+			continue
+		}
+		pod, related := "", runtime.Object(nil)
+		if wait.Pod != nil {
+			pod, related = wait.Pod.Namespace+"/"+wait.Pod.Name, wait.Pod
+		}
+		if c.told.isNew(node.Name, "DrainWaiting "+pod, attempt+wait.Why) {
+			c.recorder.Eventf(node, related, corev1.EventTypeWarning, "DrainWaiting", wait.Action, "%s", wait.Why)
+		}
 	}
-	pods, err := c.blockers.List(labels.Everything())
-	if err != nil { // never: the lister reads a cache
-		return nil
-	}
-	return drain.Blockers(pods)
 }
 
 // told remembers which Events have been written, so that they are not repeated.
@@ -55,7 +66,7 @@ func (t *told) isNew(node, reason, key string) bool {
 	return true
 }
 
-// forget removes the keys of a Node that no longer exists.
+// forget removes the keys of a Node.
 func (t *told) forget(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 // metrics are the controller's own.
 type metrics struct {
 	lister    listers.NodeLister
+	counts    func(*corev1.Node) bool // false for a Node that concerns only other controllers
 	nodes     *prometheus.Desc
 	reboots   prometheus.Counter
 	failures  *prometheus.CounterVec
@@ -19,10 +20,11 @@ type metrics struct {
 	durations prometheus.Histogram
 }
 
-func newMetrics(lister listers.NodeLister) *metrics {
+func newMetrics(lister listers.NodeLister, counts func(*corev1.Node) bool) *metrics {
 	seconds := prometheus.ExponentialBuckets(1, 2, 13) // up to 68 minutes
 	return &metrics{
 		lister:  lister,
+		counts:  counts,
 		nodes:   prometheus.NewDesc("reboot_nodes", "Number of Nodes by phase.", []string{"phase"}, nil),
 		reboots: prometheus.NewCounter(prometheus.CounterOpts{Name: "reboot_completed_total", Help: "Number of reboots that a new boot ID has proved."}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -37,6 +39,9 @@ func newMetrics(lister listers.NodeLister) *metrics {
 // observe updates the metrics for a change of a Node's phase. An agent that completes a reboot frees its slot in the same
 // write; an administrator who removes reboot-in-progress does not, and a Node that was never admitted had none.
 func (m *metrics) observe(old, node *corev1.Node) {
+	if !m.counts(old) {
+		return
+	}
 	_, admitted := old.Annotations[protocol.AdmittedAnnotation]
 	switch from, to := protocol.PhaseOf(old), protocol.PhaseOf(node); {
 	case from == protocol.Draining && to == protocol.Approved:
@@ -63,7 +68,9 @@ func (m *metrics) Collect(values chan<- prometheus.Metric) {
 	counts := map[protocol.Phase]int{}
 	nodes, _ := m.lister.List(labels.Everything()) // a lister's cache cannot fail
 	for _, node := range nodes {
-		counts[protocol.PhaseOf(node)]++
+		if m.counts(node) {
+			counts[protocol.PhaseOf(node)]++
+		}
 	}
 	for _, phase := range protocol.Phases {
 		values <- prometheus.MustNewConstMetric(m.nodes, prometheus.GaugeValue, float64(counts[phase]), string(phase))

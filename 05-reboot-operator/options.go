@@ -8,14 +8,19 @@ import (
 
 	"example.com/controllers/reboot/drain"
 	"example.com/controllers/reboot/policy"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Options configure a Controller.
 type Options struct {
 	policy.Policy
 	drain.Rules
+
 	Namespace string // of the ledger
 	Ledger    string // name of a ConfigMap, in which reboots can also be paused
+	// AgentPods selects the agents' Pods in AgentNamespace. A Node on which none of them runs is not admitted. nil for no such check.
+	AgentPods      labels.Selector
+	AgentNamespace string
 
 	DrainTimeout  time.Duration // after which a drain is given up
 	AgentTimeout  time.Duration // within which the agent must act on a drained Node
@@ -48,6 +53,8 @@ func (o Options) Validate() error {
 		}
 	}
 	switch {
+	case o.PauseAfterReboot < 0:
+		return fmt.Errorf("--pause-after-reboot is %s; it must not be negative", o.PauseAfterReboot)
 	case o.Namespace == "":
 		return errors.New("--namespace is missing; name the namespace of the ConfigMap in which slots are recorded")
 	case o.Ledger == "":

@@ -20,7 +20,8 @@ import (
 // startDrain moves a Node that is in the ledger from Needed to Draining.
 func (c *Controller) startDrain(ctx context.Context, node *corev1.Node) error {
 	now := protocol.FormatTime(time.Now())
-	change := protocol.NewChange().Remove(protocol.NowAnnotation).Set(protocol.AdmittedAnnotation, now).Set(protocol.SinceAnnotation, now)
+	change := protocol.NewChange().Remove(protocol.NowAnnotation).Set(protocol.AdmittedAnnotation, now).
+		Set(protocol.AdmittedByAnnotation, c.ledgerID()).Set(protocol.SinceAnnotation, now)
 	if !node.Spec.Unschedulable {
 		change = change.Set(protocol.CordonedAnnotation, "true")
 		change.Unschedulable = new(true)
@@ -29,6 +30,7 @@ func (c *Controller) startDrain(ctx context.Context, node *corev1.Node) error {
 		return protocol.IgnoreNotFound(err)
 	}
 	klog.FromContext(ctx).Info("Admitted, draining", "node", node.Name)
+	c.told.forget(node.Name) // what was told about earlier attempts
 	c.tell(node, corev1.EventTypeNormal, "RebootAdmitted", "Drain", now, "Cordoned, and draining for a reboot")
 	return nil
 }
@@ -70,27 +72,25 @@ func (c *Controller) drain(ctx context.Context, name string) (again time.Duratio
 	if err != nil {
 		return 0, fmt.Errorf("read Node %s: %w", name, err)
 	}
-	if protocol.PhaseOf(node) != protocol.Draining || !node.Spec.Unschedulable {
+	if protocol.PhaseOf(node) != protocol.Draining || !node.Spec.Unschedulable || !c.owns(node) {
 		return 0, nil // the watch delivers this version, and its handler requeues the Node
 	}
 	left := c.DrainTimeout - time.Since(protocol.TimeOf(node, protocol.AdmittedAnnotation))
 	overdue := left <= 0
 	// The time may have passed while no controller was running. Pods of a Node that will not be rebooted are left alone.
-	waiting, again, err := c.drainer.Step(ctx, name, overdue)
+	waits, again, err := c.drainer.Step(ctx, name, overdue)
 	switch {
 	case overdue && err != nil:
 		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, oneLine(err)))
-	case overdue && waiting != "":
-		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, waiting))
+	case overdue && len(waits) > 0:
+		return 0, c.giveUp(ctx, node, "DrainTimeout", fmt.Sprintf("the drain took longer than %s: %s", c.DrainTimeout, drain.Text(waits)))
 	case err != nil:
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) { // it may stay the same for long
 			c.tell(node, corev1.EventTypeWarning, "EvictionFailed", "Drain", node.Annotations[protocol.AdmittedAnnotation], "%s", oneLine(err))
 		}
 		return 0, err
-	case waiting != "":
-		if again == drain.EvictionRetry {
-			c.tell(node, corev1.EventTypeWarning, "DrainWaiting", "Drain", node.Annotations[protocol.AdmittedAnnotation], "%s", waiting)
-		}
+	case len(waits) > 0:
+		c.tellWaiting(node, waits)
 		return min(again, left), nil
 	}
 	return 0, c.approve(ctx, node)

@@ -499,14 +499,17 @@ func (w *world) pods(node string) []string {
 }
 
 // pause sets or clears the switch in the ledger.
-func (w *world) pause(paused bool) {
+func (w *world) pause(paused bool) { w.setLedger(protocol.PausedKey, strconv.FormatBool(paused)) }
+
+// setLedger sets a key of the ledger.
+func (w *world) setLedger(key, value string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o, err := w.objects.Get(configMapResource, namespace, w.options.Ledger)
 	if apierrors.IsNotFound(err) {
 		require.NoError(w.t, w.add(configMapResource, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.options.Ledger},
-			Data:       map[string]string{protocol.PausedKey: strconv.FormatBool(paused)},
+			Data:       map[string]string{key: value},
 		}))
 		return
 	}
@@ -515,7 +518,7 @@ func (w *world) pause(paused bool) {
 	if configMap.Data == nil {
 		configMap.Data = map[string]string{}
 	}
-	configMap.Data[protocol.PausedKey] = strconv.FormatBool(paused)
+	configMap.Data[key] = value
 	require.NoError(w.t, w.update(configMapResource, configMap))
 }
 
@@ -831,7 +834,7 @@ func (w *world) requireDone(times int, names ...string) {
 		require.Equal(w.t, times, w.machines[name].boots(), "reboots of %s", name)
 		left := slices.Sorted(maps.Keys(node.Annotations))
 		if times > 0 {
-			require.Equal(w.t, []string{protocol.LastAttemptAnnotation}, left, name)
+			require.Equal(w.t, []string{protocol.LastAttemptAnnotation, protocol.RebootedAnnotation}, left, name)
 		}
 	}
 }

@@ -50,7 +50,6 @@ var notUsed = map[string]string{
 	"reboot-operator/reboot-agent may get nodes":                              "it reads the boot ID from the Node with --boot-id node, and the Node before it repeats a reboot",
 	"reboot-operator/reboot-agent may patch events.events.k8s.io":             "client-go patches an Event that occurs again",
 	"reboot-operator/reboot-controller may patch events.events.k8s.io":        "client-go patches an Event that occurs again",
-	"reboot-operator/reboot-controller may watch pods":                        "it watches them with --blocking-pods",
 	"secret-sync/secretsync-controller may patch events.events.k8s.io":        "client-go patches an Event that occurs again",
 }
 

@@ -34,10 +34,11 @@ type Agent struct {
 	lister  listers.NodeLister
 	Queue   workqueue.TypedRateLimitingInterface[string]
 	// asked is when the machine was last asked to reboot, as far as this process knows; zero if it was not.
-	asked       time.Time
-	recorder    events.EventRecorder
-	Broadcaster events.EventBroadcaster
-	ready       atomic.Bool
+	asked          time.Time
+	sentinelFailed string // what the last Event about the sentinel said; "" once it works
+	recorder       events.EventRecorder
+	Broadcaster    events.EventBroadcaster
+	ready          atomic.Bool
 }
 
 // New returns an agent that makes no request before Run is called. It sees no Node but its own.
@@ -220,7 +221,8 @@ func (a *Agent) clear(ctx context.Context, node *corev1.Node) error {
 func (a *Agent) complete(ctx context.Context, node *corev1.Node, before, after string) error {
 	now := time.Now()
 	took := now.Sub(protocol.TimeOf(node, protocol.SinceAnnotation)).Round(time.Second)
-	done := protocol.End(node, now).Remove(protocol.FailuresAnnotation, protocol.RetryAfterAnnotation)
+	done := protocol.End(node, now).Remove(protocol.FailuresAnnotation, protocol.RetryAfterAnnotation).
+		Set(protocol.RebootedAnnotation, protocol.FormatTime(now))
 	stillAsks := false
 	if a.Sentinel != nil {
 		why, asks, err := a.Sentinel.Check(ctx)
@@ -248,8 +250,10 @@ func (a *Agent) request(ctx context.Context, node *corev1.Node) (err error) {
 	asks := false
 	if a.Sentinel != nil {
 		if why, asks, err = a.Sentinel.Check(ctx); err != nil {
+			a.tellSentinelFailed(node, err)
 			return err
 		}
+		a.sentinelFailed = ""
 	}
 	_, ignored := node.Annotations[protocol.SentinelIgnoredAnnotation]
 	switch {
@@ -264,4 +268,13 @@ func (a *Agent) request(ctx context.Context, node *corev1.Node) (err error) {
 	}
 	a.recorder.Eventf(node, nil, corev1.EventTypeNormal, "RebootNeeded", "Reboot", "The machine asks for a reboot: %s", why)
 	return nil
+}
+
+// tellSentinelFailed says that nobody knows whether the machine asks for a reboot, unless that has been said. The check is
+// repeated, and an Event that differs in nothing but its text would be counted as the one before.
+func (a *Agent) tellSentinelFailed(node *corev1.Node, err error) {
+	if a.sentinelFailed != err.Error() {
+		a.sentinelFailed = err.Error()
+		a.recorder.Eventf(node, nil, corev1.EventTypeWarning, "SentinelFailed", "Check", "Cannot tell whether the machine asks for a reboot: %v", err)
+	}
 }

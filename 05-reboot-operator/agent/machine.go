@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
-	"time"
 
 	"github.com/godbus/dbus/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,48 +37,6 @@ func (Logind) Reboot(ctx context.Context) error {
 		return fmt.Errorf("ask systemd-logind to reboot: %w", err)
 	}
 	return nil
-}
-
-// Command reboots the machine with a command and its arguments.
-type Command []string
-
-// Reboot runs the command. The error includes the end of its output.
-func (c Command) Reboot(ctx context.Context) error {
-	output, err := run(ctx, c)
-	if err != nil {
-		return fmt.Errorf("run %q: %w%s", strings.Join(c, " "), err, output)
-	}
-	return nil
-}
-
-// commandTimeout is how long a command may run before it is killed.
-const commandTimeout = time.Minute
-
-// run runs a command. It returns the end of its output, which begins with a newline unless it is empty.
-func run(ctx context.Context, command []string) (output string, err error) {
-	if len(command) == 0 {
-		return "", errors.New("the command is empty")
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, fmt.Errorf("killed after %s", commandTimeout))
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.WaitDelay = time.Second // a child that runs on may keep the output open
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
-	switch {
-	case errors.Is(err, exec.ErrWaitDelay):
-		err = nil // the command itself succeeded; only a child kept the output open
-	case err != nil && ctx.Err() != nil:
-		err = context.Cause(ctx)
-	}
-	const most = 500 // bytes
-	text := strings.TrimSpace(out.String())
-	if text == "" {
-		return "", err
-	}
-	// Events and annotations must be valid UTF-8.
-	return "\n" + strings.ToValidUTF8(text[max(0, len(text)-most):], ""), err
 }
 
 // DryRun only logs. The Node stays in progress until the administrator removes reboot-in-progress.

@@ -29,15 +29,15 @@ func TestCommand(t *testing.T) {
 		command Command
 		want    string // the error; "" for none
 	}{
-		"success":               {Command{"sh", "-c", "exit 0"}, ""},
-		"success, with output":  {Command{"sh", "-c", "echo rebooting"}, ""},
-		"failure":               {Command{"sh", "-c", "exit 3"}, `run "sh -c exit 3": exit status 3`},
-		"failure, with output":  {Command{"sh", "-c", "echo one; echo two >&2; exit 3"}, "run \"sh -c echo one; echo two >&2; exit 3\": exit status 3\none\ntwo"},
-		"killed":                {Command{"sh", "-c", "kill -9 $$"}, `run "sh -c kill -9 $$": signal: killed`},
-		"not found":             {Command{"no-such-command"}, `run "no-such-command": exec: "no-such-command": executable file not found in $PATH`},
+		"success":               {Command{Line: "true"}, ""},
+		"success, with output":  {Command{Line: "echo rebooting"}, ""},
+		"failure":               {Command{Line: "exit 3;"}, `run "exit 3;": exit status 3`},
+		"failure, with output":  {Command{Line: "echo one; echo two >&2; exit 3"}, "run \"echo one; echo two >&2; exit 3\": exit status 3\none\ntwo"},
+		"killed":                {Command{Line: "kill -9 $$"}, `run "kill -9 $$": signal: killed`},
+		"not found":             {Command{Line: "no-such-command"}, `run "no-such-command": exec: "no-such-command": executable file not found in $PATH`},
 		"no command":            {Command{}, `run "": the command is empty`},
-		"a child that runs on":  {Command{"sh", "-c", "sleep 60 & exit 0"}, ""}, // it keeps the output open
-		"and the command fails": {Command{"sh", "-c", "sleep 60 & exit 3"}, `run "sh -c sleep 60 & exit 3": exit status 3`},
+		"a child that runs on":  {Command{Line: "sleep 60 & exit 0"}, ""}, // it keeps the output open
+		"and the command fails": {Command{Line: "sleep 60 & exit 3"}, `run "sleep 60 & exit 3": exit status 3`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestCommand(t *testing.T) {
 
 func TestCommandReturnsTheEndOfTheOutput(t *testing.T) {
 	// 500 bytes before the end is the middle of an ü.
-	err := Command{"sh", "-c", `printf 'begin%400s' ''; printf 'ü%.0s' $(seq 250); printf 'e'; exit 1`}.Reboot(t.Context())
+	err := Command{Line: `printf 'begin%400s' ''; printf 'ü%.0s' $(seq 250); printf 'e'; exit 1`}.Reboot(t.Context())
 	require.ErrorContains(t, err, "exit status 1\n"+strings.Repeat("ü", 249)+"e")
 	require.NotContains(t, strings.SplitN(err.Error(), "\n", 2)[1], "begin")
 }
@@ -69,7 +69,7 @@ func TestCommandThatHangs(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	err := Command{"sh", "-c", "touch " + started + "; exec sleep 600"}.Reboot(ctx)
+	err := Command{Line: "touch " + started + "; exec sleep 600"}.Reboot(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
 

@@ -21,23 +21,18 @@ type Sentinel struct {
 	// File asks for a reboot while it exists, as /var/run/reboot-required does on Debian. A file of the same name with
 	// ".pkgs" at the end may list the packages that asked for it.
 	File string
-	// Command asks for a reboot when it exits with status 0, and does not with status 1.
-	Command []string
+	// Command asks for a reboot when it exits with the status AsksWith, and does not when it exits with the opposite: 1 if that
+	// is 0, and 0 otherwise.
+	Command  Command
+	AsksWith int
 	// Interval is how often the sentinel is checked. A file is also watched, so that the interval rarely matters to it.
 	Interval time.Duration
 }
 
 // Check reports whether the machine asks for a reboot, and why.
 func (s *Sentinel) Check(ctx context.Context) (why string, asked bool, err error) {
-	if len(s.Command) > 0 {
-		output, err := run(ctx, s.Command)
-		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
-			return "", false, nil
-		}
-		if err != nil {
-			return "", false, fmt.Errorf("run the sentinel command %q: %w%s", strings.Join(s.Command, " "), err, output)
-		}
-		return fmt.Sprintf("the sentinel command %q succeeded", strings.Join(s.Command, " ")), true, nil
+	if s.Command.Line != "" {
+		return s.checkCommand(ctx)
 	}
 	switch _, err := os.Stat(s.File); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -55,6 +50,28 @@ func (s *Sentinel) Check(ctx context.Context) (why string, asked bool, err error
 		why += ", for " + list
 	}
 	return why, true, nil
+}
+
+func (s *Sentinel) checkCommand(ctx context.Context) (why string, asked bool, err error) {
+	output, err := s.Command.run(ctx)
+	status, exit := 0, (*exec.ExitError)(nil)
+	if errors.As(err, &exit) && exit.Exited() {
+		status, err = exit.ExitCode(), nil
+	}
+	asksNot := 0
+	if s.AsksWith == 0 {
+		asksNot = 1
+	}
+	switch {
+	case err != nil:
+		return "", false, fmt.Errorf("run the sentinel command %q: %w%s", s.Command.Line, err, output)
+	case status == s.AsksWith:
+		return fmt.Sprintf("the sentinel command %q exited with status %d", s.Command.Line, status), true, nil
+	case status == asksNot:
+		return "", false, nil
+	}
+	return "", false, fmt.Errorf("the sentinel command %q exited with status %d, neither %d, which asks for a reboot, nor %d, which does not%s",
+		s.Command.Line, status, s.AsksWith, asksNot, output)
 }
 
 // Watch calls changed once it watches the sentinel file, and whenever the file may have been created or removed, until ctx is

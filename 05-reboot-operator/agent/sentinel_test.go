@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,31 +16,41 @@ import (
 
 func TestSentinelCommand(t *testing.T) {
 	tests := map[string]struct {
-		script string
-		asked  bool
-		err    string // the error; "" for none
+		script   string
+		asksWith int
+		asked    bool
+		err      string // the error; "" for none
 	}{
-		"status 0":             {"exit 0", true, ""},
-		"status 0, and output": {"echo yes", true, ""},
-		"status 1":             {"echo no; exit 1", false, ""},
-		"status 2":             {"echo broken; exit 2", false, "run the sentinel command \"sh -c echo broken; exit 2\": exit status 2\nbroken"},
-		"a signal":             {"kill -9 $$", false, `run the sentinel command "sh -c kill -9 $$": signal: killed`},
+		"status 0":                   {"exit 0;", 0, true, ""},
+		"status 0, and output":       {"echo yes;", 0, true, ""},
+		"status 1":                   {"echo no; exit 1", 0, false, ""},
+		"status 2":                   {"echo broken; exit 2", 0, false, "the sentinel command \"echo broken; exit 2\" exited with status 2, neither 0, which asks for a reboot, nor 1, which does not\nbroken"},
+		"as needs-restarting, asks":  {"exit 1;", 1, true, ""},
+		"as needs-restarting, quiet": {"exit 0;", 1, false, ""},
+		"as zypper, asks":            {"exit 102;", 102, true, ""},
+		"as zypper, fails":           {"exit 1;", 102, false, `the sentinel command "exit 1;" exited with status 1, neither 102, which asks for a reboot, nor 0, which does not`},
+		"quotes":                     {`sh -c 'test "a b" = "a b"'`, 0, true, ""},
+		"a pipe":                     {"echo a b | grep -q b", 0, true, ""},
+		"a pipe that finds nothing":  {"echo a b | grep -q c", 0, false, ""},
+		"a variable":                 {"A=1 sh -c 'exit $A'", 1, true, ""},
+		"an open quote":              {"echo 'a", 0, false, "neither 0, which asks"},
+		"a signal":                   {"kill -9 $$", 0, false, `run the sentinel command "kill -9 $$": signal: killed`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			why, asked, err := (&Sentinel{Command: []string{"sh", "-c", test.script}}).Check(t.Context())
+			why, asked, err := (&Sentinel{Command: Command{Line: test.script}, AsksWith: test.asksWith}).Check(t.Context())
 			require.Equal(t, test.asked, asked)
 			if test.err != "" {
-				require.EqualError(t, err, test.err)
+				require.ErrorContains(t, err, test.err)
 				return
 			}
 			require.NoError(t, err)
 			if asked {
-				require.Equal(t, `the sentinel command "sh -c `+test.script+`" succeeded`, why)
+				require.Equal(t, fmt.Sprintf("the sentinel command %q exited with status %d", test.script, test.asksWith), why)
 			}
 		})
 	}
-	_, asked, err := (&Sentinel{Command: []string{"no-such-command"}}).Check(t.Context())
+	_, asked, err := (&Sentinel{Command: Command{Line: "no-such-command"}}).Check(t.Context())
 	require.False(t, asked)
 	require.EqualError(t, err, `run the sentinel command "no-such-command": exec: "no-such-command": executable file not found in $PATH`)
 }
@@ -166,7 +177,7 @@ func TestWatchFollowsALinkToTheDirectory(t *testing.T) {
 
 func TestWatchReturnsIfThereIsNothingToWatch(t *testing.T) {
 	fail := func() { require.Fail(t, "it watches") }
-	(&Sentinel{Command: []string{"true"}, Interval: time.Minute}).Watch(t.Context(), fail)
+	(&Sentinel{Command: Command{Line: "true"}, Interval: time.Minute}).Watch(t.Context(), fail)
 
 	var log ktesting.BufferTL
 	logger := ktesting.NewLogger(&log, ktesting.NewConfig())

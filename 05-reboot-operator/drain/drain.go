@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,13 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubectl/pkg/drain"
 )
 
 const (
-	EvictionRetry   = 5 * time.Second // between two evictions of the same Pod
+	evictionRetry   = 5 * time.Second // between two evictions of the same Pod
 	terminationPoll = time.Second     // between two checks of Pods that are terminating
 	// skipTerminating is how long a drain waits for a Pod after its time to terminate. While a machine is off, no kubelet
 	// reports that its Pods have terminated.
@@ -36,8 +36,9 @@ const (
 type Rules struct {
 	// OwnPod is the Pod that the controller runs in, as namespace/name, which it does not evict; "" if unknown.
 	OwnPod string
-	// BlockingPods selects Pods, in all namespaces, whose Nodes are not rebooted while they run; nil for none.
-	BlockingPods labels.Selector
+	// BlockingPods select Pods, in all namespaces, whose Nodes are not rebooted while they run. A Pod that one of them selects
+	// blocks.
+	BlockingPods []labels.Selector
 	// DeleteUnmanagedPods also evicts Pods that no controller owns and would create again. Without it, such a Pod keeps its
 	// Node from being drained.
 	DeleteUnmanagedPods bool
@@ -59,6 +60,25 @@ type attempt struct {
 	reason string // why the Pod is still there, in a sentence
 }
 
+// Wait is something that a drain waits for.
+type Wait struct {
+	Pod *corev1.Pod // nil if it is about several Pods
+	// Action is what cannot be done, as the action of an Event.
+	Action string
+	// Refused says that it may stay like this until somebody does something. Otherwise the Pod is terminating.
+	Refused bool
+	Why     string // a sentence
+}
+
+// Text returns all that a drain waits for, what may stay like this first.
+func Text(waits []Wait) string {
+	var texts []string
+	for _, wait := range waits {
+		texts = append(texts, wait.Why)
+	}
+	return strings.Join(texts, "; ")
+}
+
 // New returns a Drainer that makes no request before Step is called.
 func New(client kubernetes.Interface, rules Rules) *Drainer {
 	return &Drainer{client: client, rules: rules, evicted: map[types.UID]attempt{}}
@@ -74,14 +94,14 @@ func Helper(ctx context.Context, client kubernetes.Interface, rules Rules) *drai
 	}
 }
 
-// Step evicts the Pods that are still on a Node. It returns what the drain is waiting for, in a sentence, and when to call
-// it again; "" if there is nothing left to wait for. An error is worth a retry. In a dry run, nothing is evicted.
-func (d *Drainer) Step(ctx context.Context, node string, dryRun bool) (waiting string, again time.Duration, err error) {
+// Step evicts the Pods that are still on a Node. It returns what the drain is waiting for, and when to call it again; nothing
+// if there is nothing left to wait for. An error is worth a retry. In a dry run, nothing is evicted.
+func (d *Drainer) Step(ctx context.Context, node string, dryRun bool) (waits []Wait, again time.Duration, err error) {
 	switch blocker, err := BlockerOn(ctx, d.client, node, d.rules); {
 	case err != nil:
-		return "", 0, err
-	case blocker != "":
-		return "Pod " + blocker + " blocks the reboot", EvictionRetry, nil
+		return nil, 0, err
+	case blocker != nil:
+		return []Wait{{blocker, "Drain", true, "Pod " + blocker.Namespace + "/" + blocker.Name + " blocks the reboot"}}, evictionRetry, nil
 	}
 	helper := Helper(ctx, d.client, d.rules)
 	helper.AdditionalFilters = append(helper.AdditionalFilters, func(pod corev1.Pod) drain.PodDeleteStatus {
@@ -93,33 +113,57 @@ func (d *Drainer) Step(ctx context.Context, node string, dryRun bool) (waiting s
 	})
 	list, errs := helper.GetPodsForDeletion(node)
 	if list == nil {
-		return "", 0, fmt.Errorf("list the Pods of Node %s: %w", node, errors.Join(errs...))
+		return nil, 0, fmt.Errorf("list the Pods of Node %s: %w", node, errors.Join(errs...))
 	}
 	if len(errs) > 0 { // Pods that must not be evicted
-		return utilerrors.NewAggregate(errs).Error(), EvictionRetry, nil
+		return []Wait{{nil, "Drain", true, Undrainable(errs)}}, evictionRetry, nil
 	}
-	again = terminationPoll
-	var refusals, others []string // reasons
 	errs = nil
+	again = terminationPoll
 	for _, pod := range list.Pods() {
 		reason, refused, err := d.evict(ctx, pod, dryRun)
 		switch {
 		case err != nil: // the other Pods are still tried
 			errs = append(errs, err)
 		case refused:
-			again = EvictionRetry
-			refusals = append(refusals, reason)
+			again = evictionRetry
+			waits = append(waits, Wait{&pod, "Evict", true, reason})
 		case reason != "":
-			others = append(others, reason)
+			waits = append(waits, Wait{&pod, "Evict", false, reason})
 		}
 	}
 	if len(errs) > 0 {
-		return "", 0, errors.Join(errs...)
+		return nil, 0, errors.Join(errs...)
 	}
-	slices.Sort(refusals)
-	slices.Sort(others)
-	return strings.Join(append(refusals, others...), "; "), again, nil
+	slices.SortFunc(waits, func(a, b Wait) int {
+		if a.Refused != b.Refused {
+			return map[bool]int{true: -1, false: 1}[a.Refused]
+		}
+		return strings.Compare(a.Why, b.Why)
+	})
+	return waits, again, nil
 }
+
+// Undrainable says why a drain does not evict some Pods, from what kubectl says. kubectl's advice is its own flag.
+func Undrainable(errs []error) string {
+	var texts []string
+	for _, err := range errs {
+		text := err.Error()
+		if pods, ok := strings.CutPrefix(text, unmanaged); ok {
+			text = fmt.Sprintf("no controller owns Pods that would be evicted, so nobody would create them again: %s; delete them, or run the controller with --delete-unmanaged-pods", pods)
+		} else if found := orphaned.FindStringSubmatch(text); found != nil {
+			text = fmt.Sprintf("the DaemonSet %q does not exist, so nobody would create its Pods again: %s; delete them, or run the controller with --delete-unmanaged-pods", found[1], found[2])
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// unmanaged is how kubectl begins to say that Pods have no controller.
+const unmanaged = "cannot delete Pods that declare no controller (use --force to override): "
+
+// orphaned is how it says that the DaemonSet of Pods does not exist: the name, and the Pods.
+var orphaned = regexp.MustCompile(`^cannot delete daemonsets\.apps "(.*)" not found: (.*)$`)
 
 // evict evicts a Pod, unless that was tried a moment ago. The reason says why the Pod is still there; "" if it is gone.
 func (d *Drainer) evict(ctx context.Context, pod corev1.Pod, dryRun bool) (reason string, refused bool, err error) {
@@ -145,6 +189,8 @@ func (d *Drainer) evict(ctx context.Context, pod corev1.Pod, dryRun bool) (reaso
 		return "Pod " + name + " has changed", false, nil // or has been replaced: the next list tells
 	case apierrors.IsTooManyRequests(err):
 		reason, refused, err = fmt.Sprintf("Pod %s cannot be evicted: %s", name, refusal(err)), true, nil
+	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "more than one PodDisruptionBudget"): // it stays so
+		reason, refused, err = fmt.Sprintf("Pod %s cannot be evicted: more than one PodDisruptionBudget selects it; change one of their selectors", name), true, nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		reason, err = "Pod "+name+" is in a namespace that is being deleted", nil
 	case err != nil:
@@ -186,7 +232,7 @@ func refusal(err error) string {
 func (d *Drainer) triedJustNow(pod types.UID) (reason string, tried bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.evicted, func(_ types.UID, last attempt) bool { return time.Since(last.at) >= EvictionRetry })
+	maps.DeleteFunc(d.evicted, func(_ types.UID, last attempt) bool { return time.Since(last.at) >= evictionRetry })
 	last, tried := d.evicted[pod]
 	return last.reason, tried
 }

@@ -50,12 +50,14 @@ func TestAnswersToAnEviction(t *testing.T) {
 		err     string
 	}{
 		"granted":                      {nil, "Pod shop/web is terminating", terminationPoll, ""},
-		"refused":                      {apierrors.NewTooManyRequests("not now", 0), "Pod shop/web cannot be evicted: not now", EvictionRetry, ""},
+		"refused":                      {apierrors.NewTooManyRequests("not now", 0), "Pod shop/web cannot be evicted: not now", evictionRetry, ""},
 		"gone":                         {apierrors.NewNotFound(corev1.SchemeGroupVersion.WithResource("pods").GroupResource(), "web"), "", terminationPoll, ""},
 		"replaced":                     {apierrors.NewConflict(corev1.SchemeGroupVersion.WithResource("pods").GroupResource(), "web", nil), "Pod shop/web has changed", terminationPoll, ""},
 		"its namespace is terminating": {terminating, "Pod shop/web is in a namespace that is being deleted", terminationPoll, ""},
 		"not permitted":                {apierrors.NewForbidden(corev1.SchemeGroupVersion.WithResource("pods").GroupResource(), "web", nil), "", 0, "evict Pod shop/web"},
-		"out of order":                 {apierrors.NewServiceUnavailable("down"), "", 0, "evict Pod shop/web"},
+		"two budgets": {apierrors.NewInternalError(errors.New("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")),
+			"Pod shop/web cannot be evicted: more than one PodDisruptionBudget selects it; change one of their selectors", evictionRetry, ""},
+		"out of order": {apierrors.NewServiceUnavailable("down"), "", 0, "evict Pod shop/web"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, evictions := newTestDrainer(&c.answer)
@@ -65,7 +67,7 @@ func TestAnswersToAnEviction(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 			}
-			require.Equal(t, c.waiting, waiting)
+			require.Equal(t, c.waiting, Text(waiting))
 			require.Equal(t, c.again, again)
 			require.Len(t, *evictions, 1)
 			options := (*evictions)[0].DeleteOptions
@@ -93,13 +95,35 @@ func TestADrainOfSeveralPods(t *testing.T) {
 	})
 	waiting, _, err := New(client, Rules{DeleteUnmanagedPods: true}).Step(t.Context(), "n1", false)
 	require.NoError(t, err)
-	require.Equal(t, "Pod shop/c cannot be evicted: not now; Pod shop/a is terminating; Pod shop/b is terminating", waiting)
+	require.Equal(t, "Pod shop/c cannot be evicted: not now; Pod shop/a is terminating; Pod shop/b is terminating", Text(waiting))
 	require.Equal(t, []string{"a", "b", "c"}, evicted)
 
-	evicted, failure = nil, apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget"))
+	evicted, failure = nil, apierrors.NewInternalError(errors.New("etcd is down"))
 	_, _, err = New(client, Rules{DeleteUnmanagedPods: true}).Step(t.Context(), "n1", false)
 	require.ErrorContains(t, err, "evict Pod shop/a: ")
 	require.Equal(t, []string{"a", "b", "c"}, evicted)
+}
+
+// What kubectl says about Pods that it does not evict names its own flags, and is translated. The first two are the library's own.
+func TestPodsThatAreNotEvicted(t *testing.T) {
+	bare := nodetest.NewPod("bare", "n1")
+	bare.OwnerReferences = nil
+	orphan := nodetest.NewPod("orphan", "n1")
+	orphan.OwnerReferences[0].Kind, orphan.OwnerReferences[0].Name = "DaemonSet", "agents"
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"no controller": {bare, "no controller owns Pods that would be evicted, so nobody would create them again: shop/bare; delete them, or run the controller with --delete-unmanaged-pods"},
+		"no DaemonSet":  {orphan, "the DaemonSet \"agents\" does not exist, so nobody would create its Pods again: shop/orphan; delete them, or run the controller with --delete-unmanaged-pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			waits, _, err := New(fake.NewClientset(test.pod), Rules{}).Step(t.Context(), "n1", false)
+			require.NoError(t, err)
+			require.Equal(t, test.want, Text(waits))
+		})
+	}
+	require.Equal(t, "something else; and more", Undrainable([]error{errors.New("something else"), errors.New("and more")}))
 }
 
 // An eviction that was refused is tried again after evictionRetry, and not before, however often step is called.
@@ -110,12 +134,12 @@ func TestEvictionRetry(t *testing.T) {
 		step := func(wantWaiting string, wantEvictions int) {
 			waiting, _, err := d.Step(t.Context(), "n1", false)
 			require.NoError(t, err)
-			require.Equal(t, wantWaiting, waiting)
+			require.Equal(t, wantWaiting, Text(waiting))
 			require.Len(t, *evictions, wantEvictions)
 		}
 		step("Pod shop/web cannot be evicted: not now", 1)
 		answer = nil
-		time.Sleep(EvictionRetry - time.Millisecond)
+		time.Sleep(evictionRetry - time.Millisecond)
 		step("Pod shop/web cannot be evicted: not now", 1)
 		time.Sleep(time.Millisecond)
 		step("Pod shop/web is terminating", 2)

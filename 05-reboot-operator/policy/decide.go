@@ -21,9 +21,9 @@ type Policy struct {
 	// MaxUnavailable is how many Nodes may be unavailable at the same time: a number, or a percentage of the selected
 	// Nodes, rounded up as for a DaemonSet.
 	MaxUnavailable intstr.IntOrString
-	// TopologyKey is a label, such as topology.kubernetes.io/zone. The selected Nodes with the same value of it are a domain,
-	// and so are those without it; MaxPerDomain limits how many Nodes of a domain may be unavailable at the same time, with
-	// percentages of the domain. "" for no such limit.
+	// TopologyKey is a label, such as topology.kubernetes.io/zone. The selected Nodes with the same value of it, which may be
+	// empty, are a domain, and so are those without it; MaxPerDomain limits how many Nodes of a domain may be unavailable at
+	// the same time, with percentages of the domain. "" for no such limit.
 	TopologyKey  string
 	MaxPerDomain intstr.IntOrString
 	// Selector selects the Nodes that are counted and may be rebooted.
@@ -32,11 +32,15 @@ type Policy struct {
 	OwnNode string
 	// Window says when Nodes are admitted; nil for always.
 	Window *Window
+	// PauseAfterReboot is how long a Node keeps its slot after its reboot, so that the next one has to wait.
+	PauseAfterReboot time.Duration
 }
 
 // State is what a decision is based on.
 type State struct {
 	Nodes []*corev1.Node
+	// Ledger is the ID of the ledger, to tell whose the admitted Nodes are.
+	Ledger string
 	// Slots names the Nodes in the ledger. They count as admitted even if their annotations in the cache do not say so yet.
 	Slots map[string]bool
 	// Unfinished are those of them that no controller has admitted yet, as far as the cache shows. They count until their entries
@@ -46,8 +50,10 @@ type State struct {
 	Refused map[string]time.Time
 	// Blockers holds a running Pod that blocks the reboot, by the name of its Node.
 	Blockers map[string]string
-	Paused   bool
-	Now      time.Time
+	// Agents says, by the name of each Node, whether its agent is running; nil if that is not known of any.
+	Agents map[string]bool
+	Pauses []protocol.Pause
+	Now    time.Time
 }
 
 // Reason says why a Node is, or is not, admitted.
@@ -59,6 +65,7 @@ const (
 	Paused        Reason = "Paused"
 	OutsideWindow Reason = "OutsideWindow"
 	RetryLater    Reason = "RetryLater"
+	NoAgent       Reason = "NoAgent"
 	Blocked       Reason = "Blocked"
 	BudgetFull    Reason = "BudgetFull"
 	DomainFull    Reason = "DomainFull"
@@ -85,7 +92,7 @@ func Decide(state State, policy Policy) []Decision {
 	for _, node := range slices.Concat(state.Unfinished, candidates(state.Nodes, state.Slots, policy.OwnNode)) {
 		d := decide(node, state, policy, opens)
 		if d.Reason == Admitted {
-			counted := state.Slots[node.Name]
+			counted := state.Slots[node.Name] && !b.resting[node.Name]
 			if counted {
 				b.release(node)
 			}
@@ -127,8 +134,8 @@ func decide(node *corev1.Node, state State, policy Policy, opens time.Time) Deci
 	if !policy.Selector.Matches(labels.Set(node.Labels)) {
 		return Decision{Reason: NotSelected, Message: fmt.Sprintf("--node-selector %s does not select it", policy.Selector)}
 	}
-	if state.Paused {
-		return Decision{Reason: Paused, Message: "all reboots are paused"}
+	if len(state.Pauses) > 0 {
+		return Decision{Reason: Paused, Message: state.Pauses[0].String()}
 	}
 	if opens.After(state.Now) {
 		return Decision{Reason: OutsideWindow, Message: fmt.Sprintf("the next window begins at %s", opens.Format("Mon 2006-01-02 15:04 MST")), Again: opens}
@@ -138,6 +145,9 @@ func decide(node *corev1.Node, state State, policy Policy, opens time.Time) Deci
 	}
 	if retry := protocol.TimeOf(node, protocol.RetryAfterAnnotation); state.Now.Before(retry) {
 		return Decision{Reason: RetryLater, Message: fmt.Sprintf("the last attempt failed; the next one is due at %s", protocol.FormatTime(retry)), Again: retry}
+	}
+	if state.Agents != nil && !state.Agents[node.Name] {
+		return Decision{Reason: NoAgent, Message: "no agent is running on it, so nobody would reboot it after the drain"}
 	}
 	if pod, ok := state.Blockers[node.Name]; ok {
 		return Decision{Reason: Blocked, Message: fmt.Sprintf("Pod %s blocks it", pod)}

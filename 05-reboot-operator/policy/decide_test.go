@@ -74,6 +74,12 @@ func TestDecide(t *testing.T) {
 		return func(s *State, p *Policy) { a(s, p); b(s, p) }
 	}
 
+	controlPlane := nodetest.Label("node-role.kubernetes.io/control-plane", "")
+	rebooted := func(before time.Duration) nodetest.Property {
+		return nodetest.Annotation(protocol.RebootedAnnotation, protocol.FormatTime(nodetest.Monday.Add(-before)))
+	}
+	rests := func(_ *State, p *Policy) { p.PauseAfterReboot = 10 * time.Minute }
+
 	tests := map[string]struct {
 		nodes  []*corev1.Node
 		choose func(*State, *Policy) // nil for one Node at a time, and nothing that prevents it
@@ -97,12 +103,60 @@ func TestDecide(t *testing.T) {
 		"reboot-now without an admission":   {[]*corev1.Node{nodetest.New("a", nodetest.Annotation(protocol.NowAnnotation, "")), nodetest.New("b", nodetest.Needed, nodetest.Annotation(protocol.NowAnnotation, ""))}, nil, []string{"b Admitted"}},
 		"a request for the one in progress": {[]*corev1.Node{nodetest.New("a", nodetest.InProgress, nodetest.Needed)}, most("2"), []string{}},
 
+		// A20: the absence of a label is not a domain with the empty value.
+		"one control-plane node and one worker": {
+			[]*corev1.Node{nodetest.New("a", nodetest.Needed, controlPlane), nodetest.New("b", nodetest.Needed, controlPlane), nodetest.New("c", nodetest.Needed), nodetest.New("d", nodetest.Needed)},
+			func(_ *State, p *Policy) {
+				p.MaxUnavailable, p.TopologyKey, p.MaxPerDomain = limit(t, "2"), "node-role.kubernetes.io/control-plane", limit(t, "1")
+			},
+			[]string{"a Admitted", "b DomainFull", "c Admitted", "d BudgetFull"},
+		},
+		"a worker is down, and a control-plane node may go": {
+			[]*corev1.Node{nodetest.New("a", nodetest.Needed, controlPlane), nodetest.New("b", nodetest.NotReady), nodetest.New("c", nodetest.Needed)},
+			func(_ *State, p *Policy) {
+				p.MaxUnavailable, p.TopologyKey, p.MaxPerDomain = limit(t, "3"), "node-role.kubernetes.io/control-plane", limit(t, "1")
+			},
+			[]string{"a Admitted", "c DomainFull"},
+		},
+		// A18: what another controller has admitted.
+		"admitted by another, and not selected": {
+			[]*corev1.Node{nodetest.New("a", nodetest.Draining, nodetest.Annotation(protocol.AdmittedByAnnotation, "other/ledger")), nodetest.New("b", nodetest.Needed, workers)},
+			func(s *State, p *Policy) { s.Ledger, p.Selector = "ns/ledger", selector(t, "role=worker") }, []string{"b Admitted"},
+		},
+		"admitted by another, and selected": {
+			[]*corev1.Node{nodetest.New("a", nodetest.Draining, nodetest.Annotation(protocol.AdmittedByAnnotation, "other/ledger")), nodetest.New("b", nodetest.Needed)},
+			func(s *State, _ *Policy) { s.Ledger = "ns/ledger" }, []string{"b BudgetFull"},
+		},
+		"admitted by this one, and not selected any more": {
+			[]*corev1.Node{nodetest.New("a", nodetest.Draining, nodetest.Annotation(protocol.AdmittedByAnnotation, "ns/ledger")), nodetest.New("b", nodetest.Needed, workers)},
+			func(s *State, p *Policy) { s.Ledger, p.Selector = "ns/ledger", selector(t, "role=worker") }, []string{"b BudgetFull"},
+		},
+		// The pause after a reboot.
+		"it rests itself": {
+			[]*corev1.Node{nodetest.New("a", nodetest.Needed, rebooted(time.Minute))}, rests, []string{"a BudgetFull"},
+		},
+		"it has rested": {
+			[]*corev1.Node{nodetest.New("a", nodetest.Needed, rebooted(10*time.Minute)), nodetest.New("b", rebooted(time.Hour))}, rests, []string{"a Admitted"},
+		},
+		"its clock is a little ahead": {[]*corev1.Node{nodetest.New("a", nodetest.Needed), nodetest.New("b", rebooted(-9*time.Minute))}, rests, []string{"a BudgetFull"}},
+		"its clock is wrong":          {[]*corev1.Node{nodetest.New("a", nodetest.Needed), nodetest.New("b", rebooted(-time.Hour))}, rests, []string{"a Admitted"}},
+		"of another pool": {
+			[]*corev1.Node{nodetest.New("a", nodetest.Needed, workers), nodetest.New("b", rebooted(time.Minute))},
+			both(rests, func(_ *State, p *Policy) { p.Selector = selector(t, "role=worker") }), []string{"a Admitted"},
+		},
+		"two slots": {
+			[]*corev1.Node{nodetest.New("a", nodetest.Needed), nodetest.New("b", rebooted(time.Minute)), nodetest.New("c", nodetest.Needed)}, both(rests, most("2")), []string{"a Admitted", "c BudgetFull"},
+		},
+		"it rests, and is in the ledger": {
+			[]*corev1.Node{nodetest.New("a", nodetest.Needed, rebooted(time.Minute)), nodetest.New("b", nodetest.Needed)}, both(both(rests, most("2")), unfinished), []string{"a Admitted", "b Admitted"},
+		},
+
 		// The reasons that come before the budget, and which of two is given.
 		"not selected": {
 			[]*corev1.Node{nodetest.New("a", nodetest.Needed), nodetest.New("b", nodetest.Needed, workers)},
 			func(_ *State, p *Policy) { p.Selector = selector(t, "role=worker") }, []string{"a NotSelected", "b Admitted"},
 		},
-		"paused":           {[]*corev1.Node{nodetest.New("a", nodetest.Needed)}, func(s *State, _ *Policy) { s.Paused = true }, []string{"a Paused"}},
+		"paused":           {[]*corev1.Node{nodetest.New("a", nodetest.Needed)}, func(s *State, _ *Policy) { s.Pauses = []protocol.Pause{{}} }, []string{"a Paused"}},
 		"outside a window": {[]*corev1.Node{nodetest.New("a", nodetest.Needed)}, nights, []string{"a OutsideWindow"}},
 		"within a window": {
 			[]*corev1.Node{nodetest.New("a", nodetest.Needed)},
@@ -122,10 +176,10 @@ func TestDecide(t *testing.T) {
 		},
 		"not selected and paused": {
 			[]*corev1.Node{nodetest.New("a", nodetest.Needed)},
-			func(s *State, p *Policy) { s.Paused, p.Selector = true, selector(t, "role=worker") }, []string{"a NotSelected"},
+			func(s *State, p *Policy) { s.Pauses, p.Selector = []protocol.Pause{{}}, selector(t, "role=worker") }, []string{"a NotSelected"},
 		},
 		"paused and outside a window": {
-			[]*corev1.Node{nodetest.New("a", nodetest.Needed)}, both(nights, func(s *State, _ *Policy) { s.Paused = true }), []string{"a Paused"},
+			[]*corev1.Node{nodetest.New("a", nodetest.Needed)}, both(nights, func(s *State, _ *Policy) { s.Pauses = []protocol.Pause{{}} }), []string{"a Paused"},
 		},
 		"outside a window, and an attempt failed": {
 			[]*corev1.Node{nodetest.New("a", nodetest.Needed, nodetest.Annotation(protocol.RetryAfterAnnotation, protocol.FormatTime(nodetest.Monday.Add(time.Second))))}, nights, []string{"a OutsideWindow"},
@@ -309,7 +363,7 @@ func TestDecisionsExplainThemselves(t *testing.T) {
 			nodetest.New("b"), func(_ *State, p *Policy) { p.Selector = selector(t, "role=worker") },
 			Decision{Reason: NotSelected, Message: "--node-selector role=worker does not select it"},
 		},
-		"paused": {nodetest.New("b"), func(s *State, _ *Policy) { s.Paused = true }, Decision{Reason: Paused, Message: "all reboots are paused"}},
+		"paused": {nodetest.New("b"), func(s *State, _ *Policy) { s.Pauses = []protocol.Pause{{}} }, Decision{Reason: Paused, Message: "reboots are paused"}},
 		"outside a window": {
 			nodetest.New("b"), func(_ *State, p *Policy) { p.Window = nights },
 			Decision{Reason: OutsideWindow, Message: "the next window begins at Mon 2026-01-05 22:00 CET", Again: nodetest.Monday.Add(9 * time.Hour)},
@@ -331,6 +385,29 @@ func TestDecisionsExplainThemselves(t *testing.T) {
 		"the budget is full, as a percentage": {
 			nodetest.New("b", nodetest.NotReady), func(_ *State, p *Policy) { p.MaxUnavailable = limit(t, "10%") },
 			Decision{Reason: BudgetFull, Message: "1 of 2 Nodes are unavailable; --max-unavailable is 10%"},
+		},
+		"a named pause": {nodetest.New("b"), func(s *State, _ *Policy) { s.Pauses = []protocol.Pause{{Name: "ceph", Why: "HEALTH_WARN"}} },
+			Decision{Reason: Paused, Message: "reboots are paused by ceph: HEALTH_WARN"}},
+		"no agent": {nodetest.New("b"), func(s *State, _ *Policy) { s.Agents = map[string]bool{"b": true} },
+			Decision{Reason: NoAgent, Message: "no agent is running on it, so nobody would reboot it after the drain"}},
+		"another keeps its slot after its reboot": {
+			nodetest.New("b", nodetest.Annotation(protocol.RebootedAnnotation, protocol.FormatTime(nodetest.Monday.Add(-time.Minute)))),
+			func(_ *State, p *Policy) { p.PauseAfterReboot = 10 * time.Minute },
+			Decision{Reason: BudgetFull, Message: "1 of 2 Nodes are unavailable; --max-unavailable is 1", Again: nodetest.Monday.Add(9 * time.Minute)},
+		},
+		"the domain with an empty value is full": {
+			nodetest.New("b", nodetest.NotReady, nodetest.Label("control-plane", "")), func(s *State, p *Policy) {
+				s.Nodes[0] = nodetest.New("a", nodetest.Needed, nodetest.Label("control-plane", ""))
+				p.MaxUnavailable, p.TopologyKey, p.MaxPerDomain = limit(t, "2"), "control-plane", limit(t, "1")
+			},
+			Decision{Reason: DomainFull, Message: "1 of 2 Nodes with an empty label control-plane are unavailable; --max-unavailable-per-domain is 1"},
+		},
+		"the domain without the label is full": {
+			nodetest.New("b", nodetest.NotReady), func(s *State, p *Policy) {
+				s.Nodes[0] = nodetest.New("a", nodetest.Needed)
+				p.MaxUnavailable, p.TopologyKey, p.MaxPerDomain = limit(t, "2"), "control-plane", limit(t, "1")
+			},
+			Decision{Reason: DomainFull, Message: "1 of 2 Nodes without the label control-plane are unavailable; --max-unavailable-per-domain is 1"},
 		},
 		"the domain is full": {
 			nodetest.New("b", nodetest.NotReady, nodetest.Zone("1")), func(_ *State, p *Policy) {

@@ -84,7 +84,9 @@ func (u usage) mayGo(node *corev1.Node, limit intstr.IntOrString) bool {
 func TestDecideInRandomClusters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy, state := randomPolicy(t), State{Now: nodetest.Monday, Slots: map[string]bool{}, Blockers: map[string]string{}}
-		state.Paused = chance(t, 10, "paused")
+		if chance(t, 10, "paused") {
+			state.Pauses = []protocol.Pause{{}}
+		}
 		held := map[string]bool{}
 		for number := range rapid.IntRange(0, 12).Draw(t, "Nodes") {
 			node := randomNode(t, fmt.Sprint("n", number))
@@ -143,7 +145,7 @@ func TestDecideInRandomClusters(t *testing.T) {
 			})
 			mayGo := cluster.mayGo(d.Node, policy.MaxUnavailable)
 			mayGoInDomain := policy.TopologyKey == "" || domain.mayGo(d.Node, policy.MaxPerDomain)
-			other := state.Paused || !policy.Selector.Matches(labels.Set(d.Node.Labels)) ||
+			other := len(state.Pauses) > 0 || !policy.Selector.Matches(labels.Set(d.Node.Labels)) ||
 				protocol.TimeOf(d.Node, protocol.RetryAfterAnnotation).After(state.Now) || state.Blockers[d.Node.Name] != ""
 			require.Equal(t, !other && mayGo && mayGoInDomain, d.Reason == Admitted, "%s: %s %s; the cluster: %+v, the domain: %+v", d.Node.Name, d.Reason, d.Message, cluster, domain)
 			require.Equal(t, !other && !mayGo, d.Reason == BudgetFull)

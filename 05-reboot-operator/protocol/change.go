@@ -38,7 +38,7 @@ func NewChange() Change { return Change{Annotations: map[string]*string{}} }
 
 // End returns the change that ends an attempt: the slot is free, and the Node is schedulable again if we cordoned it.
 func End(node *corev1.Node, now time.Time) Change {
-	c := NewChange().Remove(NowAnnotation, InProgressAnnotation, AdmittedAnnotation, CordonedAnnotation, SinceAnnotation).
+	c := NewChange().Remove(NowAnnotation, InProgressAnnotation, AdmittedAnnotation, AdmittedByAnnotation, CordonedAnnotation, SinceAnnotation).
 		Set(LastAttemptAnnotation, FormatTime(now))
 	if _, ours := node.Annotations[CordonedAnnotation]; ours {
 		c.Unschedulable = new(false)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +15,7 @@ import (
 
 // The keys in the data of the ledger.
 const (
-	PausedKey = "paused" // "true" while no Node is admitted
+	PausedKey = "paused" // "true" while no Node is admitted; so is each key that begins with "paused.", whose value says why
 	SlotsKey  = "slots"  // a JSON object
 )
 
@@ -26,8 +25,10 @@ const (
 // stale cache or an expired Lease, would not notice each other. But every admission also changes the ledger, so one of the
 // two gets a Conflict, reads the ledger again, and finds the other's entry.
 type Ledger struct {
+	// ID is the ledger's namespace and name, as in an [AdmittedByAnnotation].
+	ID        string
 	configMap *corev1.ConfigMap
-	Paused    bool
+	Pauses    []Pause // why no Node is admitted
 	// slots holds, by the name of each Node that was entered, the resourceVersion that the Node had then. Never nil.
 	Slots map[string]string
 }
@@ -42,7 +43,7 @@ func ReadLedger(ctx context.Context, client kubernetes.Interface, namespace, nam
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger, ConfigMap %s/%s: %w", namespace, name, err)
 	}
-	l := &Ledger{configMap: configMap, Paused: isPaused(configMap), Slots: map[string]string{}}
+	l := &Ledger{ID: LedgerID(namespace, name), configMap: configMap, Pauses: PausesOf(configMap), Slots: map[string]string{}}
 	text, ok := configMap.Data[SlotsKey]
 	if !ok {
 		return l, nil
@@ -70,20 +71,12 @@ func parseSlots(text string, slots map[string]string) error {
 	return nil
 }
 
-// isPaused reports whether reboots are paused. A value that is not a boolean was meant to change something, so it pauses:
-// a rollout that waits does less harm than one that continues although somebody wanted to stop it.
-func isPaused(configMap *corev1.ConfigMap) bool {
-	value, ok := configMap.Data[PausedKey]
-	paused, err := strconv.ParseBool(value)
-	return ok && (paused || err != nil)
-}
-
 // Settle removes the entries of Nodes that no longer hold their slots, and returns the Nodes that were entered but not
 // admitted. It is given the Nodes in the cache, and the resourceVersion up to which the cache is complete.
 //
 // While a Node has the resourceVersion of its entry, the controller that made the entry may still admit it, however late.
 // So the entry stays until the cache shows that the Node has changed since, or is gone. A cache that is older than the
-// entry proves nothing.
+// entry proves nothing. A Node that another controller has admitted in the meantime holds no slot of this ledger.
 func (l *Ledger) Settle(nodes []*corev1.Node, cacheVersion string) (unfinished []*corev1.Node) {
 	byName := map[string]*corev1.Node{}
 	for _, node := range nodes {
@@ -98,9 +91,19 @@ func (l *Ledger) Settle(nodes []*corev1.Node, cacheVersion string) (unfinished [
 			unfinished = append(unfinished, node)
 			return false
 		}
-		return isNewer(node.ResourceVersion, entered) && !PhaseOf(node).HoldsSlot()
+		return isNewer(node.ResourceVersion, entered) && (!PhaseOf(node).HoldsSlot() || !MayBelongTo(node, l.ID))
 	})
 	return unfinished
+}
+
+// LedgerID returns the value of an [AdmittedByAnnotation].
+func LedgerID(namespace, name string) string { return namespace + "/" + name }
+
+// MayBelongTo reports whether the controller with a ledger may have admitted a Node. Who has, is not recorded if its version
+// did not do so yet.
+func MayBelongTo(node *corev1.Node, ledger string) bool {
+	by, recorded := node.Annotations[AdmittedByAnnotation]
+	return !recorded || by == ledger
 }
 
 // isNewer reports whether one resourceVersion is known to be newer than another.

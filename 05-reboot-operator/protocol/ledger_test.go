@@ -89,7 +89,7 @@ func TestReadLedger(t *testing.T) {
 			client := ledgerServer(test.configMap)
 			l := read(t.Context(), t, client)
 			require.Equal(t, test.slots, l.Slots)
-			require.Equal(t, test.paused, l.Paused)
+			require.Equal(t, test.paused, len(l.Pauses) > 0)
 			require.Equal(t, test.configMap == nil, len(client.Actions()) > 1, "it creates the ConfigMap only if there is none")
 		})
 	}
@@ -177,6 +177,7 @@ func TestSettle(t *testing.T) {
 	version := func(version string) nodetest.Property {
 		return func(node *corev1.Node) { node.ResourceVersion = version }
 	}
+	by := func(ledger string) nodetest.Property { return nodetest.Annotation(AdmittedByAnnotation, ledger) }
 	tests := map[string]struct {
 		node       *corev1.Node // in the cache; the ledger has it with resourceVersion 10
 		cache      string       // its resourceVersion
@@ -185,16 +186,19 @@ func TestSettle(t *testing.T) {
 	}{
 		"not admitted yet": {nodetest.New("n1", nodetest.Needed, version("10")), "15", true, true},
 		"not admitted yet, and nothing newer is cached": {nodetest.New("n1", nodetest.Needed, version("10")), "10", true, true},
-		"admitted":                         {nodetest.New("n1", nodetest.Draining, version("11")), "15", true, false},
-		"drained":                          {nodetest.New("n1", nodetest.Approved, version("12")), "15", true, false},
-		"in progress":                      {nodetest.New("n1", nodetest.InProgress, version("13")), "15", true, false},
-		"cancelled":                        {nodetest.New("n1", nodetest.Cancelled, version("13")), "15", true, false},
-		"rebooted":                         {nodetest.New("n1", version("14")), "15", false, false},
-		"rebooted, and needed again":       {nodetest.New("n1", nodetest.Needed, version("14")), "15", false, false},
-		"given up":                         {nodetest.New("n1", nodetest.Needed, version("14"), nodetest.LastAttempt(0)), "15", false, false},
-		"changed before it was admitted":   {nodetest.New("n1", nodetest.Needed, version("11")), "15", false, false},
-		"cancelled before it was admitted": {nodetest.New("n1", version("11")), "15", false, false},
-		"the cache has it from before":     {nodetest.New("n1", version("9")), "9", true, false},
+		"admitted":                                      {nodetest.New("n1", nodetest.Draining, version("11")), "15", true, false},
+		"drained":                                       {nodetest.New("n1", nodetest.Approved, version("12")), "15", true, false},
+		"in progress":                                   {nodetest.New("n1", nodetest.InProgress, version("13")), "15", true, false},
+		"cancelled":                                     {nodetest.New("n1", nodetest.Cancelled, version("13")), "15", true, false},
+		"admitted by this one":                          {nodetest.New("n1", nodetest.Draining, version("11"), by("ns/ledger")), "15", true, false},
+		"admitted by another":                           {nodetest.New("n1", nodetest.Draining, version("11"), by("other/ledger")), "15", false, false},
+		"admitted by another, long ago":                 {nodetest.New("n1", nodetest.Draining, version("9"), by("other/ledger")), "15", true, false},
+		"rebooted":                                      {nodetest.New("n1", version("14")), "15", false, false},
+		"rebooted, and needed again":                    {nodetest.New("n1", nodetest.Needed, version("14")), "15", false, false},
+		"given up":                                      {nodetest.New("n1", nodetest.Needed, version("14"), nodetest.LastAttempt(0)), "15", false, false},
+		"changed before it was admitted":                {nodetest.New("n1", nodetest.Needed, version("11")), "15", false, false},
+		"cancelled before it was admitted":              {nodetest.New("n1", version("11")), "15", false, false},
+		"the cache has it from before":                  {nodetest.New("n1", version("9")), "9", true, false},
 		"the cache has it from before, and needed":      {nodetest.New("n1", nodetest.Needed, version("9")), "9", true, false},
 		"from before, as a number":                      {nodetest.New("n1", version("9")), "10", true, false},
 		"newer, as a number":                            {nodetest.New("n1", version("100")), "100", false, false},
@@ -208,7 +212,7 @@ func TestSettle(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			l := &Ledger{Slots: map[string]string{"n1": "10"}}
+			l := &Ledger{ID: "ns/ledger", Slots: map[string]string{"n1": "10"}}
 			nodes := []*corev1.Node{nodetest.New("n2", nodetest.Needed, version("10"))} // not in the ledger
 			if test.node != nil {
 				nodes = append(nodes, test.node)

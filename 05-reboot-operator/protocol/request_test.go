@@ -118,7 +118,7 @@ func TestSetPaused(t *testing.T) {
 	client := fake.NewClientset()
 	set := func(paused, wantChanged, wantCreated bool) {
 		t.Helper()
-		changed, created, err := protocol.SetPaused(t.Context(), client, "ns", "ledger", paused)
+		changed, created, err := protocol.SetPaused(t.Context(), client, "ns", "ledger", protocol.Pause{}, paused)
 		require.NoError(t, err)
 		require.Equal(t, []bool{wantChanged, wantCreated}, []bool{changed, created})
 	}
@@ -130,12 +130,12 @@ func TestSetPaused(t *testing.T) {
 	}
 	set(false, false, false)
 	set(true, true, true)
-	require.True(t, settings().Paused)
+	require.NotEmpty(t, settings().Pauses)
 	set(true, false, false)
 	require.NoError(t, protocol.PublishFlags(t.Context(), client, "ns", "ledger", map[string]string{"max-unavailable": "2"}))
-	require.True(t, settings().Paused)
+	require.NotEmpty(t, settings().Pauses)
 	set(false, true, false)
-	require.False(t, settings().Paused)
+	require.Empty(t, settings().Pauses)
 	require.Equal(t, map[string]string{"max-unavailable": "2"}, settings().Flags)
 	set(false, false, false)
 
@@ -147,12 +147,12 @@ func TestSetPaused(t *testing.T) {
 // A key without a value pauses reboots, too.
 func TestResumeALedgerWhoseSwitchIsEmpty(t *testing.T) {
 	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ledger"}, Data: map[string]string{"paused": ""}})
-	changed, _, err := protocol.SetPaused(t.Context(), client, "ns", "ledger", false)
+	changed, _, err := protocol.SetPaused(t.Context(), client, "ns", "ledger", protocol.Pause{}, false)
 	require.NoError(t, err)
 	require.True(t, changed)
 	configMap, err := client.CoreV1().ConfigMaps("ns").Get(t.Context(), "ledger", metav1.GetOptions{})
 	require.NoError(t, err)
-	require.False(t, protocol.SettingsOf(configMap).Paused)
+	require.Empty(t, protocol.SettingsOf(configMap).Pauses)
 }
 
 // Somebody else creates the ledger, or deletes it, between the read and the write.
@@ -177,13 +177,13 @@ func TestSetPausedWhileTheLedgerComesAndGoes(t *testing.T) {
 				once.Do(func() { require.NoError(t, test.meanwhile(client)) })
 				return false, nil, nil
 			})
-			changed, created, err := protocol.SetPaused(t.Context(), client, "ns", "ledger", true)
+			changed, created, err := protocol.SetPaused(t.Context(), client, "ns", "ledger", protocol.Pause{}, true)
 			require.NoError(t, err)
 			require.True(t, changed)
 			require.Equal(t, test.created, created)
 			configMap, err := client.CoreV1().ConfigMaps("ns").Get(t.Context(), "ledger", metav1.GetOptions{})
 			require.NoError(t, err)
-			require.True(t, protocol.SettingsOf(configMap).Paused)
+			require.NotEmpty(t, protocol.SettingsOf(configMap).Pauses)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,7 +22,7 @@ const flagsKey = "flags"
 // Settings is what the ledger holds besides the slots.
 type Settings struct {
 	Namespace, Name string // of the ConfigMap
-	Paused          bool
+	Pauses          []Pause
 	// Flags holds the flags of the controller that used the ledger last, by name; nil if none has published them.
 	Flags map[string]string
 	// Warning says what is wrong with the ledger, in a sentence; "" if nothing is.
@@ -32,8 +33,8 @@ type Settings struct {
 // SettingsOf reads a ledger.
 func SettingsOf(configMap *corev1.ConfigMap) *Settings {
 	s := &Settings{
-		Namespace: configMap.Namespace, Name: configMap.Name, Paused: isPaused(configMap),
-		ledger: &Ledger{configMap: configMap, Slots: map[string]string{}},
+		Namespace: configMap.Namespace, Name: configMap.Name, Pauses: PausesOf(configMap),
+		ledger: &Ledger{ID: LedgerID(configMap.Namespace, configMap.Name), configMap: configMap, Slots: map[string]string{}},
 	}
 	if value, ok := configMap.Data[PausedKey]; ok {
 		if _, err := strconv.ParseBool(value); err != nil {
@@ -65,19 +66,21 @@ func (s *Settings) Used() bool {
 // Slots names the Nodes that hold a slot. nodes are all Nodes, read after the ledger, and version is the resourceVersion of
 // their list.
 func (s *Settings) Slots(nodes []*corev1.Node, version string) map[string]bool {
-	current := &Ledger{Slots: maps.Clone(s.ledger.Slots)}
+	current := &Ledger{ID: s.ledger.ID, Slots: maps.Clone(s.ledger.Slots)}
 	current.Settle(nodes, version)
 	return current.Names()
 }
 
-// SetPaused pauses all reboots, or resumes them. It reports whether that changed anything, and whether it created the ledger.
-func SetPaused(ctx context.Context, client kubernetes.Interface, namespace, name string, paused bool) (changed, created bool, err error) {
+// Entered reports whether the ledger has an entry of a Node.
+func (s *Settings) Entered(node string) bool { _, ok := s.ledger.Slots[node]; return ok }
+
+// SetPaused pauses all reboots, or ends that pause. It reports whether that changed anything, and whether it created the ledger.
+func SetPaused(ctx context.Context, client kubernetes.Interface, namespace, name string, pause Pause, paused bool) (changed, created bool, err error) {
 	var value *string
 	if paused {
-		value = new("true")
+		value = new(cmp.Or(pause.Why, "true"))
 	}
-	changed, created, err = setKey(ctx, client, namespace, name, PausedKey, value)
-	return changed, created, err
+	return setKey(ctx, client, namespace, name, pause.key(), value)
 }
 
 // PublishFlags writes the flags of the controller into the ledger, if they differ from what is there. The plugin reads them.

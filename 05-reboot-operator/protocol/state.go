@@ -23,6 +23,9 @@ const (
 
 	// AdmittedAnnotation marks a Node that the controller has admitted, and holds the time: RFC 3339, in UTC.
 	AdmittedAnnotation = Prefix + "admitted"
+	// AdmittedByAnnotation names the ledger of the controller that has admitted the Node, as namespace/name. Other controllers
+	// leave the Node alone.
+	AdmittedByAnnotation = Prefix + "admitted-by"
 	// CordonedAnnotation says that the controller cordoned the Node, so it is uncordoned at the end. A Node that somebody
 	// else had cordoned before stays cordoned.
 	CordonedAnnotation = Prefix + "cordoned"
@@ -30,6 +33,8 @@ const (
 	SinceAnnotation = Prefix + "since"
 	// LastAttemptAnnotation holds the time at which the last attempt ended, with a reboot or without.
 	LastAttemptAnnotation = Prefix + "last-attempt"
+	// RebootedAnnotation holds the time at which the agent last saw a new boot ID after a reboot that it had been told to do.
+	RebootedAnnotation = Prefix + "rebooted"
 	// FailuresAnnotation holds the number of attempts in a row that ended without a reboot.
 	FailuresAnnotation = Prefix + "failures"
 	// RetryAfterAnnotation holds the time before which the Node is not admitted again.

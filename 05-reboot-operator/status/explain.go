@@ -21,6 +21,13 @@ func (v *View) Explain(name string) (sentences []string, ok bool) {
 		return nil, false
 	}
 	node := v.Nodes[i]
+	if other := v.other(node); other != "" {
+		return []string{
+			fmt.Sprintf("Node %s is rebooted by another controller: that of the ledger %s admitted it %s.", name, other, v.ago(protocol.TimeOf(node, protocol.AdmittedAnnotation))),
+			fmt.Sprintf("To see more: kubectl reboot why %s --namespace %s --ledger %s.", name, namespaceOf(other), nameOf(other)),
+			fmt.Sprintf("If that controller is gone, hand the Node over: kubectl annotate node %s --overwrite %s=%s.", name, protocol.AdmittedByAnnotation, v.Ledger),
+		}, true
+	}
 	switch protocol.PhaseOf(node) {
 	case protocol.Needed:
 		return v.explainNeeded(node), true
@@ -35,6 +42,17 @@ func (v *View) Explain(name string) (sentences []string, ok bool) {
 	}
 	return v.explainIdle(node), true
 }
+
+// other returns the ledger of another controller that has admitted a Node; "" if none has.
+func (v *View) other(node *corev1.Node) string {
+	if by := node.Annotations[protocol.AdmittedByAnnotation]; v.Ledger != "" && protocol.PhaseOf(node).HoldsSlot() && !protocol.MayBelongTo(node, v.Ledger) {
+		return by
+	}
+	return ""
+}
+
+func namespaceOf(ledger string) string { namespace, _, _ := strings.Cut(ledger, "/"); return namespace }
+func nameOf(ledger string) string      { _, name, _ := strings.Cut(ledger, "/"); return name }
 
 func (v *View) explainIdle(node *corev1.Node) []string {
 	sentences := []string{fmt.Sprintf("Nobody has asked for a reboot of Node %s; \"kubectl reboot request %s\" does.", node.Name, node.Name)}
@@ -62,16 +80,21 @@ func (v *View) explainNeeded(node *corev1.Node) []string {
 	case v.Slots[node.Name]:
 		add("Node %s has a slot; the controller is about to cordon and drain it.", node.Name)
 		return sentences
-	case !decided && v.Paused:
-		add("Node %s needs a reboot, but all reboots are paused; \"kubectl reboot resume\" resumes them.", node.Name)
+	case !decided && len(v.Pauses) > 0:
+		add("Node %s needs a reboot, but %s.", node.Name, protocol.Describe(v.Pauses))
 	case !decided:
 		add("Node %s needs a reboot and waits for the controller to admit it.", node.Name)
 	case d.Reason == policy.Admitted:
 		add("Nothing keeps Node %s from being rebooted now; it waits for the controller to admit it.", node.Name)
 	case d.Reason == policy.Paused:
-		add("Node %s needs a reboot, but all reboots are paused; \"kubectl reboot resume\" resumes them.", node.Name)
+		add("Node %s needs a reboot, but %s.", node.Name, protocol.Describe(v.Pauses))
+	case d.Reason == policy.NoAgent:
+		add("Node %s needs a reboot, but is not admitted now: %s. See why: kubectl describe daemonsets,pods %s.", node.Name, d.Message, v.AgentPods)
 	default:
 		add("Node %s needs a reboot, but is not admitted now: %s.", node.Name, d.Message)
+	}
+	if d.Reason == policy.NotSelected {
+		add("If another controller is for it, name that one's ledger: kubectl reboot why %s --ledger LEDGER.", node.Name)
 	}
 	if d.Reason == policy.BudgetFull || d.Reason == policy.DomainFull {
 		if names := v.unavailable(node, d.Reason == policy.DomainFull, decisions); len(names) > 0 {
@@ -93,9 +116,8 @@ func (v *View) unavailable(of *corev1.Node, domain bool, decisions map[string]po
 	taken := policy.Unavailable(v.State, *v.Policy)
 	var names []string
 	for _, node := range v.Nodes {
-		key := v.Policy.TopologyKey
 		next := decisions[node.Name].Reason == policy.Admitted
-		if !taken[node.Name] && !next || domain && node.Labels[key] != of.Labels[key] {
+		if !taken[node.Name] && !next || domain && !v.Policy.SameDomain(node, of) {
 			continue
 		}
 		switch phase := protocol.PhaseOf(node); {
@@ -105,6 +127,9 @@ func (v *View) unavailable(of *corev1.Node, domain bool, decisions map[string]po
 			names = append(names, node.Name+" (admitted)")
 		case next:
 			names = append(names, node.Name+" (next)")
+		case protocol.IsReady(node): // or it would not be in the list
+			names = append(names, fmt.Sprintf("%s (rebooted %s; --pause-after-reboot is %s)", node.Name,
+				v.ago(protocol.TimeOf(node, protocol.RebootedAnnotation)), duration.HumanDuration(v.Policy.PauseAfterReboot)))
 		default:
 			names = append(names, node.Name+" (not ready)")
 		}

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/controllers/reboot/drain"
@@ -25,15 +25,15 @@ func Remaining(ctx context.Context, client kubernetes.Interface, node string, ru
 	switch blocker, err := drain.BlockerOn(ctx, client, node, rules); {
 	case err != nil:
 		return "", err
-	case blocker != "":
-		return "Pod " + blocker + ", which blocks the reboot", nil
+	case blocker != nil:
+		return fmt.Sprintf("Pod %s/%s, which blocks the reboot", blocker.Namespace, blocker.Name), nil
 	}
 	list, errs := drain.Helper(ctx, client, rules).GetPodsForDeletion(node)
 	if list == nil {
 		return "", fmt.Errorf("list the Pods of Node %s: %w", node, errors.Join(errs...))
 	}
 	if len(errs) > 0 { // Pods that must not be evicted
-		return "somebody to delete Pods that the drain does not evict: " + utilerrors.NewAggregate(errs).Error(), nil
+		return "somebody to act: " + drain.Undrainable(errs), nil
 	}
 	budgets := map[string][]policyv1.PodDisruptionBudget{} // by namespace
 	var pods []string
@@ -64,16 +64,49 @@ func describe(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
 	if pod.DeletionTimestamp != nil {
 		return name + " (terminating)"
 	}
-	var against []string
+	var selecting, against []string
 	for _, budget := range budgets {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-		if err == nil && selector.Matches(labels.Set(pod.Labels)) && budget.Status.DisruptionsAllowed == 0 {
-			against = append(against, budget.Name)
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		selecting = append(selecting, budget.Name)
+		if budget.Status.DisruptionsAllowed == 0 {
+			against = append(against, budget.Name+why(pod, &budget))
 		}
 	}
-	if len(against) == 0 {
+	slices.Sort(selecting)
+	slices.Sort(against)
+	switch {
+	case len(selecting) > 1: // the API server answers with an internal error, whatever they allow
+		return fmt.Sprintf("%s (PodDisruptionBudgets %s select it, and the API server evicts no Pod that more than one selects; change one of their selectors)",
+			name, strings.Join(selecting, " and "))
+	case len(against) == 0:
 		return name
 	}
-	slices.Sort(against)
-	return fmt.Sprintf("%s (PodDisruptionBudget %s allows no disruption)", name, strings.Join(against, ", "))
+	return fmt.Sprintf("%s (PodDisruptionBudget %s)", name, against[0])
 }
+
+// why says why a PodDisruptionBudget allows no disruption, as far as its status tells.
+func why(pod *corev1.Pod, budget *policyv1.PodDisruptionBudget) string {
+	const allowsNone = " allows no disruption"
+	status := budget.Status
+	switch {
+	case status.ObservedGeneration < budget.Generation:
+		return allowsNone + " yet: it has just been changed"
+	case metav1.GetControllerOf(pod) == nil && status.ExpectedPods == 0 && (budget.Spec.MaxUnavailable != nil || isPercentage(budget.Spec.MinAvailable)):
+		// Only an Event of the disruption controller tells, and the condition's message is empty.
+		return allowsNone + ": no controller owns the Pod, so there is no number of Pods to take maxUnavailable or a percentage of; use a number as minAvailable"
+	}
+	for _, condition := range status.Conditions {
+		if condition.Type == policyv1.DisruptionAllowedCondition && condition.Status == metav1.ConditionFalse && condition.Message != "" {
+			return allowsNone + ": " + condition.Message
+		}
+	}
+	if status.ExpectedPods == 0 {
+		return allowsNone
+	}
+	return fmt.Sprintf("%s: it wants %d healthy Pods, and %d are", allowsNone, status.DesiredHealthy, status.CurrentHealthy)
+}
+
+func isPercentage(value *intstr.IntOrString) bool { return value != nil && value.Type == intstr.String }

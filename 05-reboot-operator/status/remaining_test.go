@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -37,6 +38,23 @@ func TestRemaining(t *testing.T) {
 			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
 		}
 	}
+	counting := func(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+		budget.Spec.MaxUnavailable = new(intstr.FromInt32(1))
+		budget.Status.Conditions = []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason}}
+		return budget
+	}
+	healthy := func(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+		budget.Status.ExpectedPods, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy = 2, 2, 2
+		return budget
+	}
+	changed := func(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+		budget.Generation = 2
+		return budget
+	}
+	failed := func(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+		budget.Status.Conditions = []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: `found no controller ref for pod "a"`}}
+		return budget
+	}
 	terminating := func(pod *corev1.Pod) {
 		pod.DeletionTimestamp = new(metav1.Now())
 		pod.Finalizers = []string{"example.com/keep"}
@@ -46,13 +64,19 @@ func TestRemaining(t *testing.T) {
 		force   bool
 		want    string
 	}{
-		"nothing":         {nil, false, ""},
-		"a Pod":           {[]runtime.Object{pod("a", nil)}, false, "Pod shop/a"},
-		"a budget":        {[]runtime.Object{pod("a", nil), budget("keep", "a", 0), budget("let-go", "a", 1), budget("other", "b", 0)}, false, "Pod shop/a (PodDisruptionBudget keep allows no disruption)"},
-		"terminating":     {[]runtime.Object{pod("a", terminating), budget("keep", "a", 0)}, false, "Pod shop/a (terminating)"},
-		"many":            {[]runtime.Object{pod("e", nil), pod("d", nil), pod("c", nil), pod("b", nil), pod("a", nil)}, false, "Pod shop/a, Pod shop/b, Pod shop/c, and 2 more"},
-		"unmanaged":       {[]runtime.Object{pod("a", func(pod *corev1.Pod) { pod.OwnerReferences = nil })}, false, "somebody to delete Pods that the drain does not evict: cannot delete Pods that declare no controller (use --force to override): shop/a"},
-		"force unmanaged": {[]runtime.Object{pod("a", func(pod *corev1.Pod) { pod.OwnerReferences = nil })}, true, "Pod shop/a"},
+		"nothing":     {nil, false, ""},
+		"a Pod":       {[]runtime.Object{pod("a", nil)}, false, "Pod shop/a"},
+		"a budget":    {[]runtime.Object{pod("a", nil), budget("keep", "a", 0), budget("other", "b", 0)}, false, "Pod shop/a (PodDisruptionBudget keep allows no disruption)"},
+		"two budgets": {[]runtime.Object{pod("a", nil), budget("one", "a", 1), budget("two", "a", 0)}, false, "Pod shop/a (PodDisruptionBudgets one and two select it, and the API server evicts no Pod that more than one selects; change one of their selectors)"},
+		"a budget of Pods without a controller": {[]runtime.Object{pod("a", func(pod *corev1.Pod) { pod.OwnerReferences = nil }), counting(budget("keep", "a", 0))}, true,
+			"Pod shop/a (PodDisruptionBudget keep allows no disruption: no controller owns the Pod, so there is no number of Pods to take maxUnavailable or a percentage of; use a number as minAvailable)"},
+		"too few healthy Pods":      {[]runtime.Object{pod("a", nil), healthy(budget("keep", "a", 0))}, false, "Pod shop/a (PodDisruptionBudget keep allows no disruption: it wants 2 healthy Pods, and 2 are)"},
+		"just changed":              {[]runtime.Object{pod("a", nil), changed(budget("keep", "a", 0))}, false, "Pod shop/a (PodDisruptionBudget keep allows no disruption yet: it has just been changed)"},
+		"a condition that says why": {[]runtime.Object{pod("a", nil), failed(budget("keep", "a", 0))}, false, "Pod shop/a (PodDisruptionBudget keep allows no disruption: found no controller ref for pod \"a\")"},
+		"terminating":               {[]runtime.Object{pod("a", terminating), budget("keep", "a", 0)}, false, "Pod shop/a (terminating)"},
+		"many":                      {[]runtime.Object{pod("e", nil), pod("d", nil), pod("c", nil), pod("b", nil), pod("a", nil)}, false, "Pod shop/a, Pod shop/b, Pod shop/c, and 2 more"},
+		"unmanaged":                 {[]runtime.Object{pod("a", func(pod *corev1.Pod) { pod.OwnerReferences = nil })}, false, "somebody to act: no controller owns Pods that would be evicted, so nobody would create them again: shop/a; delete them, or run the controller with --delete-unmanaged-pods"},
+		"force unmanaged":           {[]runtime.Object{pod("a", func(pod *corev1.Pod) { pod.OwnerReferences = nil })}, true, "Pod shop/a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(test.objects...)
@@ -65,7 +89,7 @@ func TestRemaining(t *testing.T) {
 
 	selector, err := labels.Parse("app=a")
 	require.NoError(t, err)
-	got, err := status.Remaining(t.Context(), fake.NewClientset(pod("a", nil), pod("b", nil)), "n", drain.Rules{BlockingPods: selector})
+	got, err := status.Remaining(t.Context(), fake.NewClientset(pod("a", nil), pod("b", nil)), "n", drain.Rules{BlockingPods: []labels.Selector{selector}})
 	require.NoError(t, err)
 	require.Equal(t, "Pod shop/a, which blocks the reboot", got)
 

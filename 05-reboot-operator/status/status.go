@@ -4,7 +4,6 @@ package status
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +25,8 @@ type View struct {
 	Remaining map[string]string
 	// Timeouts are those of the controller; 0 for one that is not known.
 	Timeouts Timeouts
+	// AgentPods are the flags of kubectl that select the agents' Pods; "" if they are not known.
+	AgentPods string
 }
 
 // Timeouts are the options of a controller that limit how long a Node may stay in a phase.
@@ -113,6 +114,9 @@ func (v *View) status(node *corev1.Node, d policy.Decision, position int) NodeSt
 // waitingFor says in a few words what must happen before the Node's phase changes; "" if nothing is expected to happen. d is
 // the decision about a Node that needs a reboot, if there is one.
 func (v *View) waitingFor(node *corev1.Node, d policy.Decision) string {
+	if other := v.other(node); other != "" {
+		return "the controller of ledger " + other
+	}
 	switch protocol.PhaseOf(node) {
 	case protocol.Needed:
 		return v.waitingToBeAdmitted(node, d)
@@ -150,7 +154,9 @@ func (v *View) waitingToBeAdmitted(node *corev1.Node, d policy.Decision) string 
 	case policy.NotSelected:
 		return "nothing: " + d.Message
 	case policy.Paused:
-		return "kubectl reboot resume"
+		return v.Pauses[0].Resume()
+	case policy.NoAgent:
+		return "an agent on it"
 	case policy.OutsideWindow:
 		return "the window: " + d.Message
 	case policy.RetryLater:
@@ -160,13 +166,13 @@ func (v *View) waitingToBeAdmitted(node *corev1.Node, d policy.Decision) string 
 	case policy.BudgetFull:
 		return "a free slot"
 	case policy.DomainFull:
-		return fmt.Sprintf("a free slot in %s=%s", v.Policy.TopologyKey, node.Labels[v.Policy.TopologyKey])
+		return "a free slot of the Nodes " + v.Policy.InDomain(node)
 	}
 	switch {
 	case v.Slots[node.Name]:
 		return "the controller to cordon it"
-	case v.Paused:
-		return "kubectl reboot resume"
+	case len(v.Pauses) > 0:
+		return v.Pauses[0].Resume()
 	}
 	return "the controller to admit it"
 }

@@ -37,7 +37,7 @@ func manyNotReady(count int) (nodes []*corev1.Node) {
 	return nodes
 }
 
-func Label(node *corev1.Node, key, value string) *corev1.Node {
+func labelled(node *corev1.Node, key, value string) *corev1.Node {
 	node.Labels = map[string]string{key: value}
 	return node
 }
@@ -133,16 +133,16 @@ func TestStatusWaitingFor(t *testing.T) {
 		{name: "a reboot-now without a request", node: nodetest.WithAnnotations("n", approved), policy: policyOf(nil), want: ""},
 		{name: "next", node: nodetest.WithAnnotations("n", draining), policy: policyOf(nil), want: "the controller to admit it"},
 		{name: "unknown policy", node: nodetest.WithAnnotations("n", draining), want: "the controller to admit it"},
-		{name: "unknown policy, paused", node: nodetest.WithAnnotations("n", draining), change: func(v *status.View) { v.Paused = true }, want: "kubectl reboot resume"},
+		{name: "unknown policy, paused", node: nodetest.WithAnnotations("n", draining), change: func(v *status.View) { v.Pauses = []protocol.Pause{{}} }, want: "kubectl reboot resume"},
 		{name: "in the ledger", node: nodetest.WithAnnotations("n", draining), policy: policyOf(nil), change: func(v *status.View) { v.Slots = map[string]bool{"n": true} }, want: "the controller to cordon it"},
-		{name: "paused", node: nodetest.WithAnnotations("n", draining), policy: policyOf(nil), change: func(v *status.View) { v.Paused = true }, want: "kubectl reboot resume"},
+		{name: "paused", node: nodetest.WithAnnotations("n", draining), policy: policyOf(nil), change: func(v *status.View) { v.Pauses = []protocol.Pause{{}} }, want: "kubectl reboot resume"},
 		{name: "not selected", node: nodetest.WithAnnotations("n", draining), policy: policyOf(func(p *policy.Policy) { p.Selector = labels.SelectorFromSet(labels.Set{"pool": "web"}) }), want: "nothing: --node-selector pool=web does not select it"},
 		{name: "window", node: nodetest.WithAnnotations("n", draining), policy: policyOf(func(p *policy.Policy) { p.Window = night }), want: "the window: the next window begins at Fri 2026-11-20 22:00 UTC"},
 		{name: "retry", node: nodetest.WithAnnotations("n", draining, "failures=1", "retry-after="+before(-time.Minute)), policy: policyOf(nil), want: "its retry at 2026-11-20T12:01:00Z"},
 		{name: "blocked", node: nodetest.WithAnnotations("n", draining), policy: policyOf(nil), change: func(v *status.View) { v.Blockers = map[string]string{"n": "db/backup"} }, want: "Pod db/backup to end"},
 		{name: "budget", node: nodetest.WithAnnotations("n", draining), others: []*corev1.Node{notReady(nodetest.WithAnnotations("m"))}, policy: policyOf(nil), want: "a free slot"},
-		{name: "domain", node: Label(nodetest.WithAnnotations("n", draining), "zone", "a"), others: []*corev1.Node{Label(notReady(nodetest.WithAnnotations("m")), "zone", "a")},
-			policy: policyOf(func(p *policy.Policy) { p.MaxUnavailable, p.TopologyKey = intstr.FromInt32(5), "zone" }), want: "a free slot in zone=a"},
+		{name: "domain", node: labelled(nodetest.WithAnnotations("n", draining), "zone", "a"), others: []*corev1.Node{labelled(notReady(nodetest.WithAnnotations("m")), "zone", "a")},
+			policy: policyOf(func(p *policy.Policy) { p.MaxUnavailable, p.TopologyKey = intstr.FromInt32(5), "zone" }), want: "a free slot of the Nodes with zone=a"},
 		{name: "drain", node: cordoned(nodetest.WithAnnotations("n", draining, admittedAt(0))), change: func(v *status.View) { v.Remaining = map[string]string{"n": "Pod a/b"} }, want: "Pod a/b"},
 		{name: "drain, Pods unknown", node: cordoned(nodetest.WithAnnotations("n", draining, admittedAt(0))), want: "its Pods to be evicted"},
 		{name: "drain, no Pods", node: cordoned(nodetest.WithAnnotations("n", draining, admittedAt(0))), change: func(v *status.View) { v.Remaining = map[string]string{"n": ""} }, want: "the controller to approve the reboot"},
@@ -239,8 +239,17 @@ func TestExplain(t *testing.T) {
 		{name: "being deleted", node: beingDeleted(nodetest.WithAnnotations("n", draining)), policy: policyOf(nil), want: []string{"Node n needs a reboot, and is being deleted; such Nodes are not admitted."}},
 		{name: "in the ledger", node: nodetest.WithAnnotations("n", draining), policy: policyOf(nil), change: func(v *status.View) { v.Slots = map[string]bool{"n": true} },
 			want: []string{"Node n has a slot; the controller is about to cordon and drain it."}},
-		{name: "paused", node: nodetest.WithAnnotations("n", draining), policy: policyOf(nil), change: func(v *status.View) { v.Paused = true },
-			want: []string{`Node n needs a reboot, but all reboots are paused; "kubectl reboot resume" resumes them.`}},
+		{name: "paused", node: nodetest.WithAnnotations("n", draining), policy: policyOf(nil), change: func(v *status.View) { v.Pauses = []protocol.Pause{{}} },
+			want: []string{`Node n needs a reboot, but reboots are paused; "kubectl reboot resume" resumes them.`}},
+		{name: "resting", node: nodetest.WithAnnotations("n", draining), policy: policyOf(func(p *policy.Policy) { p.PauseAfterReboot = 10 * time.Minute }),
+			others: []*corev1.Node{nodetest.WithAnnotations("a", "rebooted="+before(time.Minute))}, want: []string{
+				"Node n needs a reboot, but is not admitted now: 1 of 2 Nodes are unavailable; --max-unavailable is 1.",
+				"Unavailable: a (rebooted 60s ago; --pause-after-reboot is 10m).",
+			}},
+		{name: "not selected", node: nodetest.WithAnnotations("n", draining), policy: policyOf(func(p *policy.Policy) { p.Selector = labels.SelectorFromSet(labels.Set{"pool": "a"}) }), want: []string{
+			"Node n needs a reboot, but is not admitted now: --node-selector pool=a does not select it.",
+			"If another controller is for it, name that one's ledger: kubectl reboot why n --ledger LEDGER.",
+		}},
 		{name: "budget", node: nodetest.WithAnnotations("n", draining), policy: policyOf(nil),
 			others: []*corev1.Node{nodetest.WithAnnotations("a", draining), cordoned(nodetest.WithAnnotations("b", draining, admittedAt(0))), notReady(nodetest.WithAnnotations("c")), nodetest.WithAnnotations("d")},
 			want: []string{
@@ -259,8 +268,8 @@ func TestExplain(t *testing.T) {
 			"Node n needs a reboot, but is not admitted now: 12 of 13 Nodes are unavailable; --max-unavailable is 1.",
 			"Unavailable: 0 (not ready), 1 (not ready), 10 (not ready), 11 (not ready), 2 (not ready), 3 (not ready), 4 (not ready), 5 (not ready), 6 (not ready), 7 (not ready), and 2 more.",
 		}},
-		{name: "domain", node: Label(nodetest.WithAnnotations("n", draining), "zone", "a"),
-			others: []*corev1.Node{Label(notReady(nodetest.WithAnnotations("c")), "zone", "a"), Label(notReady(nodetest.WithAnnotations("d")), "zone", "b")},
+		{name: "domain", node: labelled(nodetest.WithAnnotations("n", draining), "zone", "a"),
+			others: []*corev1.Node{labelled(notReady(nodetest.WithAnnotations("c")), "zone", "a"), labelled(notReady(nodetest.WithAnnotations("d")), "zone", "b")},
 			policy: policyOf(func(p *policy.Policy) { p.MaxUnavailable, p.TopologyKey = intstr.FromInt32(3), "zone" }),
 			want: []string{
 				"Node n needs a reboot, but is not admitted now: 1 of 2 Nodes with zone=a are unavailable; --max-unavailable-per-domain is 1.",

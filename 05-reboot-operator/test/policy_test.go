@@ -40,6 +40,8 @@ func TestPolicy(t *testing.T) {
 		"uncordons":                  {"node-0", `{"spec":{"unschedulable":false}}`, ""},
 		"another Node":               {"node-1", annotation(prefix+"reboot-needed", `"x"`), `an agent may change its own Node only, which is "node-0"`},
 		"admits itself":              {"node-0", annotation(prefix+"admitted", `"x"`), "an agent may not admit itself"},
+		"changes whose it is":        {"node-0", annotation(prefix+"admitted-by", `"x"`), "an agent may not admit itself"},
+		"says that it has rebooted":  {"node-0", annotation(prefix+"rebooted", `"x"`), "an agent may not record a reboot other than the one that it completes"},
 		"approves itself":            {"node-0", annotation(prefix+"reboot-now", `"y"`), "an agent may not admit itself"},
 		"another annotation":         {"node-0", annotation("example.com/x", `"y"`), "an agent may change no annotations but " + prefix},
 		"removes another annotation": {"node-0", annotation("example.com/others", "null"), "an agent may change no annotations but " + prefix},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -336,4 +337,33 @@ func (w *world) told(node, reason string) (note string) {
 		return ""
 	})
 	return note
+}
+
+// allTold returns the texts of all Events about a Node with that reason, a line each.
+func (w *world) allTold(ctx context.Context, node, reason string) string {
+	list, err := w.Client.EventsV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "regarding.name=" + node + ",reason=" + reason})
+	if err != nil {
+		return err.Error()
+	}
+	var notes []string
+	for _, event := range list.Items {
+		notes = append(notes, event.Note)
+	}
+	return strings.Join(notes, "\n")
+}
+
+// why returns what "kubectl reboot why" says about a Node.
+func (w *world) why(node string) string {
+	w.t.Helper()
+	output, err := exec.CommandContext(w.t.Context(), w.program, "why", node, "--kubeconfig", w.Cluster.Kubeconfig, "--namespace", w.Namespace).CombinedOutput()
+	require.NoError(w.t, err, "%s", output)
+	return string(output)
+}
+
+// missing returns what is to be reported if a text does not contain another: "" if it does.
+func missing(text, want string) string {
+	if strings.Contains(text, want) {
+		return ""
+	}
+	return "it does not say " + want + ", but " + text
 }

@@ -30,7 +30,8 @@ type controllerFlags struct {
 	server
 	options                      reboot.Options
 	maxUnavailable, maxPerDomain string
-	nodeSelector, blockingPods   string
+	nodeSelector, agentPods      string
+	blockingPods                 []string
 	days                         []string
 	start, end, zone             string
 	leaseDuration                time.Duration
@@ -43,6 +44,9 @@ func controllerCommand(f *controllerFlags) *cobra.Command {
 		Short: "Run the controller, which decides who may reboot and drains Nodes",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.options.AgentNamespace == "" {
+				f.options.AgentNamespace = f.options.Namespace
+			}
 			f.values = publishedValues(cmd.Flags())
 			return f.run(cmd.Context())
 		},
@@ -51,9 +55,11 @@ func controllerCommand(f *controllerFlags) *cobra.Command {
 	f.addPolicyFlags(cmd)
 	o, flags := &f.options, cmd.Flags()
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the ledger and of the Lease; default: POD_NAMESPACE")
-	flags.StringVar(&o.Ledger, "ledger", "reboot-ledger", "`name` of the ConfigMap that records the slots, and in which reboots are paused")
+	flags.StringVar(&o.Ledger, "ledger", defaultLedger, "`name` of the ConfigMap that records the slots, and in which reboots are paused; controllers for different Nodes in one namespace need different ledgers")
 	flags.StringVar(&o.OwnNode, "own-node", os.Getenv("NODE_NAME"), "`name` of the Node that the controller runs on, which goes last; default: NODE_NAME")
 	flags.StringVar(&o.OwnPod, "own-pod", ownPod(), "`namespace/name` of the Pod that the controller runs in, which it does not evict; default: POD_NAMESPACE/POD_NAME")
+	flags.StringVar(&f.agentPods, "agent-pods", "", "label `selector` of the agents' Pods; a Node on which none of them runs is not admitted; default: this is not checked")
+	flags.StringVar(&o.AgentNamespace, "agent-namespace", "", "`namespace` of the agents' Pods; default: --namespace")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 30*time.Minute, "how long a drain may take before it is given up")
 	flags.DurationVar(&o.AgentTimeout, "agent-timeout", 5*time.Minute, "how long the agent may take to act on a drained Node before the attempt is given up")
 	flags.DurationVar(&o.RebootTimeout, "reboot-timeout", 10*time.Minute, "how long a reboot may take before a Warning; its slot stays taken")
@@ -68,6 +74,9 @@ func controllerCommand(f *controllerFlags) *cobra.Command {
 	return cmd
 }
 
+// defaultLedger is the name of the ledger if there is only one.
+const defaultLedger = "reboot-ledger"
+
 // ownPod returns the Pod that the environment names.
 func ownPod() string {
 	namespace, name := os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME")
@@ -81,10 +90,11 @@ func ownPod() string {
 func (f *controllerFlags) addPolicyFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.maxUnavailable, "max-unavailable", "1", "how many selected Nodes may be unavailable at the same time: a `number`, or a percentage, rounded up")
-	flags.StringVar(&f.options.TopologyKey, "topology-key", "", "`label`, such as topology.kubernetes.io/zone, for each of whose values --max-unavailable-per-domain holds")
+	flags.StringVar(&f.options.TopologyKey, "topology-key", "", "`label`, such as topology.kubernetes.io/zone, for each of whose values, and for the Nodes without it, --max-unavailable-per-domain holds")
 	flags.StringVar(&f.maxPerDomain, "max-unavailable-per-domain", "1", "how many selected Nodes with the same value of --topology-key may be unavailable: a `number`, or a percentage, rounded up")
 	flags.StringVar(&f.nodeSelector, "node-selector", "", "label `selector` of the Nodes that are counted and may be rebooted; default: all")
-	flags.StringVar(&f.blockingPods, "blocking-pods", "", "label `selector` of Pods, in all namespaces, whose Nodes are not rebooted while they run; default: none")
+	flags.StringArrayVar(&f.blockingPods, "blocking-pods", nil, "label `selector` of Pods, in all namespaces, whose Nodes are not rebooted while they run; may be repeated, and then a Pod that matches one of them blocks; default: none")
+	flags.DurationVar(&f.options.PauseAfterReboot, "pause-after-reboot", 0, "how long a Node keeps its slot after its reboot, so that the next one has to wait")
 	flags.StringSliceVar(&f.days, "reboot-days", nil, "`days` of the week on which the window begins, such as mon,tue; default: all")
 	flags.StringVar(&f.start, "start-time", "", "`time` of day at which the window begins, such as 22:00; default: no window")
 	flags.StringVar(&f.end, "end-time", "", "`time` of day at which the window ends; no Node is admitted after it")
@@ -177,9 +187,13 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 		return err
 	}
 	lock := &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: f.options.Namespace, Name: "reboot-controller"},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: f.options.Namespace, Name: leaseName(f.options.Ledger)},
 		Client:     client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	}
+	// The elector would try again for ever.
+	if _, _, err := lock.Get(ctx); apierrors.IsForbidden(err) {
+		return fmt.Errorf("not allowed to get Lease %s: the Role must name it, as those in manifests/rbac.yaml and manifests/pools do for their ledgers: %w", lock.Describe(), err)
 	}
 	leaseCtx, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRenewing()
@@ -192,7 +206,7 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 		LeaseDuration: f.leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: f.leaseDuration / 6,
 		// An elector that cannot renew the Lease would release it before it tells the controller to stop.
 		ReleaseOnCancel: false,
-		Name:            "reboot-controller",
+		Name:            lock.LeaseMeta.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
 				if claimed.Swap(true) {
@@ -208,6 +222,9 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(identity string) {
 				klog.FromContext(ctx).Info("Leader elected", "identity", identity)
+				if identity != lock.Identity() {
+					f.compareFlags(ctx, client)
+				}
 			},
 		},
 	})

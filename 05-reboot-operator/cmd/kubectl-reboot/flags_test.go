@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -60,13 +62,13 @@ func TestAgentFlags(t *testing.T) {
 		{"--boot-id=init:/proc/1", func(o *agent.Options) { o.BootID = agent.InitBootID("/proc/1") }},
 		{"--boot-id=node", func(o *agent.Options) { o.BootID = agent.NodeBootID{Client: client, Node: "n1"} }},
 		{"--reboot-method=none", func(o *agent.Options) { o.Rebooter = agent.DryRun{} }},
-		{"--reboot-method=command --reboot-command=halt", func(o *agent.Options) { o.Rebooter = agent.Command{"halt"} }},
-		{"--reboot-method=command --reboot-command=shutdown~-r~now", func(o *agent.Options) { o.Rebooter = agent.Command{"shutdown", "-r", "now"} }},
+		{"--reboot-method=command --reboot-command=halt", func(o *agent.Options) { o.Rebooter = agent.Command{Line: "halt"} }},
+		{"--reboot-method=command --reboot-command=shutdown~-r~now", func(o *agent.Options) { o.Rebooter = agent.Command{Line: "shutdown -r now"} }},
 		{"--sentinel-file=/run/asks", func(o *agent.Options) {
-			o.Sentinel = &agent.Sentinel{File: "/run/asks", Command: []string{}, Interval: time.Minute}
+			o.Sentinel = &agent.Sentinel{File: "/run/asks", Interval: time.Minute}
 		}},
 		{"--sentinel-command=asks~me --sentinel-interval=2s", func(o *agent.Options) {
-			o.Sentinel = &agent.Sentinel{Command: []string{"asks", "me"}, Interval: 2 * time.Second}
+			o.Sentinel = &agent.Sentinel{Command: agent.Command{Line: "asks me"}, Interval: 2 * time.Second}
 		}},
 		{"--sentinel-interval=1ns", func(*agent.Options) {}}, // without a sentinel
 	} {
@@ -94,6 +96,12 @@ func TestAgentFlags(t *testing.T) {
 		{"--sentinel-file=asks", `--sentinel-file is "asks"; it must be an absolute path`},
 		{"--sentinel-file=/asks --sentinel-command=asks", "--sentinel-file and --sentinel-command exclude each other"},
 		{"--sentinel-command=~", "--sentinel-command has no words"},
+		{"--sentinel-status=1", "--sentinel-status has no effect without --sentinel-command"},
+		{"--sentinel-status=256 --sentinel-command=asks", "--sentinel-status is 256; an exit status is from 0 to 255"},
+		{"--sentinel-status=-1 --sentinel-command=asks", "--sentinel-status is -1; an exit status is from 0 to 255"},
+		{"--host-root=host --sentinel-command=asks", `--host-root is "host"; it must be an absolute path`},
+		{"--host-root=/host", "--host-root has no effect without --sentinel-command or --reboot-command; name the sentinel file as the agent sees it"},
+		{"--host-root=/host --sentinel-file=/run/asks", "--host-root has no effect without --sentinel-command or --reboot-command; name the sentinel file as the agent sees it"},
 		{"--sentinel-file=/asks --sentinel-interval=0", "--sentinel-interval is 0s; it must be greater than 0"},
 		{"--reboot-retry=0", "--reboot-retry is 0s; it must be greater than 0"},
 	} {
@@ -125,8 +133,15 @@ func TestControllerFlags(t *testing.T) {
 
 	f, err = parse("--namespace=reboot --blocking-pods=app=db --lease-duration=1s")
 	require.NoError(t, err)
-	require.Equal(t, "app=db", f.options.BlockingPods.String())
+	require.Len(t, f.options.BlockingPods, 1)
+	require.Equal(t, "app=db", f.options.BlockingPods[0].String())
 	require.Equal(t, time.Second, f.leaseDuration)
+	// A19: both of two selectors block.
+	f, err = parse("--namespace=reboot --blocking-pods=app=db,tier!=a --blocking-pods=migrates --blocking-pods=")
+	require.NoError(t, err)
+	require.Len(t, f.options.BlockingPods, 2, "an empty one, which would select every Pod, does not count")
+	require.Equal(t, "app=db,tier!=a", f.options.BlockingPods[0].String())
+	require.Equal(t, "migrates", f.options.BlockingPods[1].String())
 	f, err = parse("--namespace=reboot --lease-duration=0")
 	require.NoError(t, err)
 	require.Zero(t, f.leaseDuration)
@@ -142,6 +157,9 @@ func TestControllerFlags(t *testing.T) {
 		{"--lease-duration=999ms", "--lease-duration is 999ms; it must be a whole number of seconds, or 0 to run without a Lease"},
 		{"--lease-duration=1900ms", "--lease-duration is 1.9s; it must be a whole number of seconds, or 0 to run without a Lease"},
 		{"--lease-duration=-1s", "--lease-duration is -1s; it must be a whole number of seconds, or 0 to run without a Lease"},
+		{"--pause-after-reboot=-1s", "--pause-after-reboot is -1s; it must not be negative"},
+		{"--agent-pods==", `--agent-pods: found '=', expected: !, identifier, or 'end of string'`},
+		{"--blocking-pods=a --blocking-pods==", `--blocking-pods: found '=', expected: !, identifier, or 'end of string'`},
 		{"--grace=-1s", "--grace is -1s; it must not be negative"},
 	} {
 		t.Run(test.flags, func(t *testing.T) {
@@ -329,6 +347,27 @@ func TestPublishAndRun(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, `{"max-unavailable":"2"}`, configMap.Data["flags"])
 			}
+		})
+	}
+}
+
+// A19: no flag of any command can be given twice with the first value ignored.
+func TestFlagsThatAreRepeated(t *testing.T) {
+	noEnvironment(t)
+	lists := map[string]bool{"blocking-pods": true, "reboot-days": true, "as-group": true, "as-user-extra": true}
+	for _, cmd := range newCommand().Commands() {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			value := map[string]string{"bool": "true", "int": "1", "duration": "1s"}[f.Value.Type()]
+			if value == "" {
+				value = "x"
+			}
+			require.NoError(t, cmd.Flags().Set(f.Name, value), "%s --%s", cmd.Name(), f.Name)
+			err := cmd.Flags().Set(f.Name, value)
+			if lists[f.Name] {
+				require.NoError(t, err, "%s --%s", cmd.Name(), f.Name)
+				return
+			}
+			require.ErrorContains(t, err, fmt.Sprintf("--%s may be given only once, and was %q before", f.Name, value), "%s --%s", cmd.Name(), f.Name)
 		})
 	}
 }

@@ -39,7 +39,10 @@ func newCommand() *cobra.Command {
 	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(klogFlags)
 	cmd.PersistentFlags().AddGoFlag(klogFlags.Lookup("v"))
-	cmd.AddCommand(controllerCommand(&controllerFlags{}), agentCommand(&agentFlags{}))
+	for _, command := range []*cobra.Command{controllerCommand(&controllerFlags{}), agentCommand(&agentFlags{})} {
+		once(command.Flags())
+		cmd.AddCommand(command)
+	}
 	cmd.AddCommand(pluginCommands(connect, time.Now)...)
 	return cmd
 }

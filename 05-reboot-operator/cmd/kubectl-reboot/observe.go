@@ -1,9 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -67,23 +66,45 @@ func (o *observer) observe(ctx context.Context) error {
 		return err
 	}
 	o.view.Remaining = map[string]string{}
-	if selector := o.flags.options.BlockingPods; selector != nil {
+	var blocking []corev1.Pod
+	for _, selector := range o.flags.options.BlockingPods {
 		pods, err := o.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 		if err != nil {
 			o.warn("cannot tell which Pods forbid reboots: %v", err)
-		} else {
-			o.setBlockers(pods.Items)
+			continue
 		}
+		blocking = append(blocking, pods.Items...)
 	}
+	o.setBlockers(blocking)
+	return o.observeAgents(ctx)
+}
+
+// observeAgents finds out on which Nodes an agent runs, if the controller takes that into account.
+func (o *observer) observeAgents(ctx context.Context) error {
+	o.view.Agents = nil
+	if o.flags.options.AgentPods == nil || o.settings == nil {
+		return nil
+	}
+	o.view.AgentPods = fmt.Sprintf("--namespace %s -l %q", o.agentNamespace(), o.flags.agentPods)
+	pods, err := o.client.CoreV1().Pods(o.agentNamespace()).List(ctx, metav1.ListOptions{LabelSelector: o.flags.agentPods})
+	if err != nil {
+		o.warn("cannot tell on which Nodes an agent runs: %v", err)
+		return nil
+	}
+	var agents []*corev1.Pod
+	for i := range pods.Items {
+		agents = append(agents, &pods.Items[i])
+	}
+	o.view.Agents = drain.Running(agents)
 	return nil
 }
 
 // setSettings takes over what the ledger says. The Nodes must have been read after it.
 func (o *observer) setSettings(settings *protocol.Settings, nodesVersion string) error {
 	o.settings = settings
-	o.view.Paused, o.view.Slots = false, nil
+	o.view.Pauses, o.view.Slots, o.view.Ledger = nil, nil, ""
 	if settings != nil {
-		o.view.Paused = settings.Paused
+		o.view.Pauses, o.view.Ledger = settings.Pauses, protocol.LedgerID(settings.Namespace, settings.Name)
 		o.view.Slots = settings.Slots(o.view.Nodes, nodesVersion)
 		if settings.Warning != "" {
 			o.warn("ConfigMap %s/%s: %s", settings.Namespace, settings.Name, settings.Warning)
@@ -131,21 +152,37 @@ func (o *observer) setFlags(published map[string]string) {
 // flagValue returns the value of a flag as setFlag takes it.
 func flagValue(f *pflag.Flag) string {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
-		return strings.Join(list.GetSlice(), ",")
+		return strings.Join(list.GetSlice(), separator(f))
 	}
 	return f.Value.String()
 }
 
 func setFlag(f *pflag.Flag, value string) error {
+	if single, ok := f.Value.(*onceValue); ok {
+		return single.Value.Set(value)
+	}
 	list, ok := f.Value.(pflag.SliceValue)
 	if !ok {
 		return f.Value.Set(value)
 	}
-	words, err := csv.NewReader(strings.NewReader(value)).Read()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+	if value == "" {
+		return list.Replace(nil)
 	}
-	return list.Replace(words)
+	return list.Replace(strings.Split(value, separator(f)))
+}
+
+// separator is what separates the elements of a list in the ledger. Those that the command line separates by commas have none;
+// a selector may have some.
+func separator(f *pflag.Flag) string {
+	if f.Value.Type() == "stringSlice" {
+		return ","
+	}
+	return "\n"
+}
+
+// agentNamespace returns the namespace of the agents' Pods.
+func (o *observer) agentNamespace() string {
+	return cmp.Or(o.flags.options.AgentNamespace, o.settings.Namespace)
 }
 
 func (o *observer) setBlockers(pods []corev1.Pod) {
@@ -153,7 +190,7 @@ func (o *observer) setBlockers(pods []corev1.Pod) {
 	for i := range pods {
 		all = append(all, &pods[i])
 	}
-	o.view.Blockers = drain.Blockers(all)
+	o.view.Blockers = drain.Names(drain.Blockers(all))
 }
 
 // observeDrains finds out what the drains of the selected Nodes wait for.
@@ -188,10 +225,10 @@ func (o *observer) statuses(selected func(*corev1.Node) bool) []status.NodeStatu
 
 // pausedLine says that reboots are paused; "" if they are not.
 func (o *observer) pausedLine() string {
-	if o.settings == nil || !o.settings.Paused {
+	if o.settings == nil || len(o.settings.Pauses) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Reboots are paused by ConfigMap %s/%s; \"kubectl reboot resume\" resumes them.", o.settings.Namespace, o.settings.Name)
+	return fmt.Sprintf("ConfigMap %s/%s: %s.", o.settings.Namespace, o.settings.Name, protocol.Describe(o.settings.Pauses))
 }
 
 // published are the flags of the controller that say when a Node is rebooted. The controller writes them into its ledger.
@@ -200,6 +237,8 @@ func (f *controllerFlags) published() *pflag.FlagSet {
 	f.addPolicyFlags(cmd)
 	o, flags := &f.options, cmd.Flags()
 	flags.StringVar(&o.OwnNode, "own-node", "", "`name` of the Node that the controller runs on, which goes last")
+	flags.StringVar(&f.agentPods, "agent-pods", "", "label `selector` of the agents' Pods")
+	flags.StringVar(&o.AgentNamespace, "agent-namespace", "", "`namespace` of the agents' Pods")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 0, "how long a drain may take before it is given up")
 	flags.DurationVar(&o.AgentTimeout, "agent-timeout", 0, "how long the agent may take to act on a drained Node before the attempt is given up")
 	flags.DurationVar(&o.RebootTimeout, "reboot-timeout", 0, "how long a reboot may take before a Warning")
@@ -223,10 +262,19 @@ func (f *controllerFlags) parsePolicy() (err error) {
 	if f.options.Policy, err = f.policy(); err != nil {
 		return err
 	}
-	f.options.BlockingPods = nil
-	if f.blockingPods != "" {
-		if f.options.BlockingPods, err = labels.Parse(f.blockingPods); err != nil {
+	f.options.BlockingPods, f.options.AgentPods = nil, nil
+	for _, text := range f.blockingPods {
+		selector, err := labels.Parse(text)
+		if err != nil {
 			return fmt.Errorf("--blocking-pods: %w", err)
+		}
+		if !selector.Empty() {
+			f.options.BlockingPods = append(f.options.BlockingPods, selector)
+		}
+	}
+	if f.agentPods != "" {
+		if f.options.AgentPods, err = labels.Parse(f.agentPods); err != nil {
+			return fmt.Errorf("--agent-pods: %w", err)
 		}
 	}
 	return nil

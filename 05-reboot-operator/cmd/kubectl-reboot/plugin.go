@@ -37,6 +37,7 @@ func pluginCommands(connect func(*genericclioptions.ConfigFlags) (kubernetes.Int
 		p := &plugin{config: genericclioptions.NewConfigFlags(true), connect: connect, now: now}
 		cmd := command(p)
 		p.config.AddFlags(cmd.Flags())
+		once(cmd.Flags())
 		all = append(all, cmd)
 	}
 	return all
@@ -53,7 +54,7 @@ func connect(flags *genericclioptions.ConfigFlags) (kubernetes.Interface, error)
 }
 
 func (p *plugin) addLedgerFlag(flags *pflag.FlagSet) {
-	flags.StringVar(&p.ledger, "ledger", "reboot-ledger", "`name` of the controller's ConfigMap; without --namespace, it is looked for in the current namespace and then in all others")
+	flags.StringVar(&p.ledger, "ledger", defaultLedger, "`name` of the controller's ConfigMap; without --namespace, it is looked for in the current namespace and then in all others")
 }
 
 // selection says which Nodes a command is about: those that are named, those with certain labels, or all.

@@ -28,7 +28,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
+	"example.com/controllers/reboot"
+	"example.com/controllers/reboot/internal/nodetest"
 	"example.com/controllers/reboot/protocol"
 )
 
@@ -196,7 +200,7 @@ func TestStatusFormats(t *testing.T) {
 	client := fake.NewClientset(append(fleet(), ledger("default", "paused=true"))...)
 	stdout, stderr, err := run(t, client, "status", "b", "f", "-o", "json")
 	require.NoError(t, err)
-	require.Equal(t, "Reboots are paused by ConfigMap default/reboot-ledger; \"kubectl reboot resume\" resumes them.\n", stderr)
+	require.Equal(t, "ConfigMap default/reboot-ledger: reboots are paused; \"kubectl reboot resume\" resumes them.\n", stderr)
 	require.JSONEq(t, `{
 		"apiVersion": "reboot.controllers.example.com/v1", "kind": "NodeRebootStatusList", "paused": true,
 		"items": [
@@ -369,7 +373,7 @@ func TestPublishedFlagsComeBack(t *testing.T) {
 	controller := controllerCommand(&controllerFlags{})
 	require.NoError(t, controller.Flags().Parse([]string{
 		"--max-unavailable=25%", "--node-selector=pool in (a,b)", "--reboot-days=mon,tue", "--start-time=22:00", "--end-time=04:00", "--time-zone=Europe/Berlin",
-		"--blocking-pods=critical", "--own-node=n1", "--drain-timeout=7m", "--delete-unmanaged-pods",
+		"--blocking-pods=critical,tier in (a,b)", "--blocking-pods=migrates", "--own-node=n1", "--agent-pods=app=agent", "--pause-after-reboot=10m", "--drain-timeout=7m", "--delete-unmanaged-pods",
 	}))
 	values := publishedValues(controller.Flags())
 	flags := &controllerFlags{}
@@ -379,7 +383,9 @@ func TestPublishedFlagsComeBack(t *testing.T) {
 	require.NoError(t, flags.parsePolicy())
 	require.Equal(t, "25%", flags.options.MaxUnavailable.String())
 	require.Equal(t, "pool in (a,b)", flags.options.Selector.String())
-	require.Equal(t, "critical", flags.options.BlockingPods.String())
+	require.Equal(t, []string{"critical,tier in (a,b)", "migrates"}, flags.blockingPods)
+	require.Equal(t, "app=agent", flags.options.AgentPods.String())
+	require.Equal(t, 10*time.Minute, flags.options.PauseAfterReboot)
 	require.Equal(t, []string{"mon", "tue"}, flags.days)
 	require.Equal(t, "n1", flags.options.OwnNode)
 	require.Equal(t, 7*time.Minute, flags.options.DrainTimeout)
@@ -431,6 +437,100 @@ func TestPauseAndResume(t *testing.T) {
 		require.Equal(t, step.stdout, stdout)
 		require.Equal(t, step.stderr, stderr)
 	}
+}
+
+// Others pause beside the administrator, and each ends only its own.
+func TestPauseBySomebody(t *testing.T) {
+	client := fake.NewClientset(ledger("default"))
+	const name = "configmap/reboot-ledger in namespace default: "
+	for _, step := range []struct{ command, stdout string }{
+		{"pause --by ceph --reason HEALTH_WARN", "reboots paused by ceph"},
+		{"pause --by ceph --reason HEALTH_WARN", "reboots already paused by ceph"},
+		{"pause", "reboots paused"},
+		{"resume", `that pause has ended, but reboots are paused by ceph: HEALTH_WARN; "kubectl reboot resume --by ceph" resumes them`},
+		{"resume --by alerts", `there is no such pause, but reboots are paused by ceph: HEALTH_WARN; "kubectl reboot resume --by ceph" resumes them`},
+		{"resume --by ceph", "reboots resumed"},
+		{"resume --by ceph", "reboots are not paused by ceph"},
+	} {
+		stdout, stderr, err := run(t, client, strings.Fields(step.command)...)
+		require.NoError(t, err, step.command)
+		require.Equal(t, name+step.stdout+"\n", stdout, step.command)
+		require.Empty(t, stderr)
+	}
+	for command, want := range map[string]string{
+		"resume --by=":           "--by is empty; without it, this is about the administrator's own pause",
+		"pause --reason x":       "--reason needs --by, the name of who pauses",
+		"pause --by a/b":         `--by is "a/b"; it may have letters, digits, "-", "_" and "."`,
+		"pause --by a --by b":    "invalid argument \"b\" for \"--by\" flag: --by may be given only once, and was \"a\" before",
+		"resume --by x --reason": "unknown flag: --reason",
+	} {
+		_, _, err := run(t, client, strings.Fields(command)...)
+		require.EqualError(t, err, want, command)
+	}
+}
+
+// A standby whose limits differ from the leader's says so: perhaps the two are for different Nodes.
+func TestAStandbyWithOtherFlags(t *testing.T) {
+	for name, test := range map[string]struct {
+		leader, own map[string]string
+		want        string // in the log; "" for nothing
+	}{
+		"the same":          {map[string]string{"max-unavailable": "1", "own-node": "a"}, map[string]string{"max-unavailable": "1", "own-node": "b"}, ""},
+		"an older leader":   {map[string]string{"max-unavailable": "1", "gone": "1"}, map[string]string{"max-unavailable": "1", "new": "1"}, ""},
+		"nothing published": {nil, map[string]string{"max-unavailable": "1"}, ""},
+		"other Nodes": {map[string]string{"max-unavailable": "1", "node-selector": "pool=a"}, map[string]string{"max-unavailable": "2", "node-selector": "pool=b"},
+			`differences=["--max-unavailable is \"1\" there and \"2\" here","--node-selector is \"pool=a\" there and \"pool=b\" here"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if test.leader != nil {
+				require.NoError(t, protocol.PublishFlags(t.Context(), client, "reboot", "reboot-ledger", test.leader))
+			}
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+			f := &controllerFlags{options: reboot.Options{Namespace: "reboot", Ledger: "reboot-ledger"}, values: test.own}
+			f.compareFlags(klog.NewContext(t.Context(), logger), client)
+			log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if test.want == "" {
+				require.Empty(t, log)
+				return
+			}
+			require.Contains(t, log, "if this controller is for other Nodes, give it another --ledger")
+			require.Contains(t, log, test.want)
+		})
+	}
+}
+
+// Nodes that another controller has admitted are not explained by the limits of this one.
+func TestWhyOfANodeOfAnotherController(t *testing.T) {
+	other := node("a")
+	other.Spec.Unschedulable = true
+	other.Annotations = map[string]string{protocol.NeededAnnotation: "", protocol.AdmittedAnnotation: protocol.FormatTime(testTime), protocol.AdmittedByAnnotation: "batch/pool"}
+	client := fake.NewClientset(ledger("default"), other)
+	stdout, _, err := run(t, client, "why", "a")
+	require.NoError(t, err)
+	require.Equal(t, "Node a is rebooted by another controller: that of the ledger batch/pool admitted it 0s ago.\n"+
+		"To see more: kubectl reboot why a --namespace batch --ledger pool.\n"+
+		"If that controller is gone, hand the Node over: kubectl annotate node a --overwrite reboot.controllers.example.com/admitted-by=default/reboot-ledger.\n", stdout)
+	stdout, _, err = run(t, client, "status", "a")
+	require.NoError(t, err)
+	require.Contains(t, stdout, "the controller of ledger batch/pool")
+}
+
+// Whether an agent runs is taken into account as the controller does.
+func TestWhyWithoutAnAgent(t *testing.T) {
+	waiting := node("a")
+	waiting.Annotations = map[string]string{protocol.NeededAnnotation: ""}
+	client := fake.NewClientset(waiting)
+	require.NoError(t, protocol.PublishFlags(t.Context(), client, "default", "reboot-ledger", map[string]string{"max-unavailable": "1", "agent-pods": "app=agent"}))
+	stdout, _, err := run(t, client, "why", "a")
+	require.NoError(t, err)
+	require.Contains(t, stdout, "Node a needs a reboot, but is not admitted now: no agent is running on it, so nobody would reboot it after the drain. See why: kubectl describe daemonsets,pods --namespace default -l \"app=agent\".\n")
+	agent := nodetest.NewPod("agent", "a")
+	agent.Namespace = "default"
+	require.NoError(t, client.Tracker().Add(agent))
+	stdout, _, err = run(t, client, "why", "a")
+	require.NoError(t, err)
+	require.Contains(t, stdout, "Nothing keeps Node a from being rebooted now")
 }
 
 // The ledger is that of the controller, in whatever namespace, and not a new one that would pause nothing.
@@ -575,10 +675,10 @@ b      Idle    <none>   <none>        00000001   <none>
 	update(node("b", "reboot-needed=")) // now, which is after testTime
 	expect("b      Needed   0s ago   <none>        00000001   the controller to admit it\n")
 
-	_, _, err := protocol.SetPaused(ctx, client, "default", "reboot-ledger", true)
+	_, _, err := protocol.SetPaused(ctx, client, "default", "reboot-ledger", protocol.Pause{}, true)
 	require.NoError(t, err)
 	expect("b      Needed   0s ago   <none>        00000001   kubectl reboot resume\n")
-	require.Equal(t, "Reboots are paused by ConfigMap default/reboot-ledger; \"kubectl reboot resume\" resumes them.\n", stderr.String())
+	require.Equal(t, "ConfigMap default/reboot-ledger: reboots are paused; \"kubectl reboot resume\" resumes them.\n", stderr.String())
 
 	update(cordoned(node("b", "reboot-needed=", "admitted="+before(0), "since="+before(0))))
 	expect("b      Draining   0s ago   <none>        00000001   Pod shop/web\n")

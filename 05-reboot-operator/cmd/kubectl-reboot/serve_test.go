@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -100,8 +101,9 @@ func readPodTemplate(t *testing.T, file string) corev1.PodSpec {
 // The manifests run commands that exist, with flags that they have, and probe paths that are served.
 func TestManifestsFitTheProgram(t *testing.T) {
 	for file, variables := range map[string][]string{
-		"controller.yaml": {"NODE_NAME", "POD_NAME", "POD_NAMESPACE"},
-		"agent.yaml":      {"DBUS_SYSTEM_BUS_ADDRESS", "NODE_NAME"},
+		"controller.yaml":             {"NODE_NAME", "POD_NAME", "POD_NAMESPACE"},
+		"pools/batch/controller.yaml": {"NODE_NAME", "POD_NAME", "POD_NAMESPACE"},
+		"agent.yaml":                  {"DBUS_SYSTEM_BUS_ADDRESS", "NODE_NAME"},
 	} {
 		t.Run(file, func(t *testing.T) {
 			container := readPodTemplate(t, file).Containers[0]
@@ -125,12 +127,24 @@ func TestManifestsFitTheProgram(t *testing.T) {
 	require.Equal(t, "/readyz", readPodTemplate(t, "agent.yaml").Containers[0].ReadinessProbe.HTTPGet.Path)
 }
 
+// The controller of a second pool is like the first one, but for its names, its ledger and its Nodes.
+func TestTheControllerOfAPool(t *testing.T) {
+	first, second := readPodTemplate(t, "controller.yaml"), readPodTemplate(t, "pools/batch/controller.yaml")
+	require.Equal(t, append(first.Containers[0].Args, "--ledger=reboot-ledger-batch", "--node-selector=pool=batch"), second.Containers[0].Args)
+	second.Containers[0].Args = first.Containers[0].Args
+	second.TopologySpreadConstraints = first.TopologySpreadConstraints
+	require.Equal(t, first, second)
+	require.Equal(t, "reboot-controller.reboot-ledger-batch", leaseName("reboot-ledger-batch"), "the Role names it")
+	require.NotEqual(t, leaseName("reboot-ledger"), leaseName("reboot-controller"))
+	require.Equal(t, "reboot-controller", leaseName("reboot-ledger"), "as in earlier versions")
+}
+
 // An agent runs on every Node, whatever its taints are: the agent of a Node that is not ready must still complete the reboot.
 func TestTheAgentRunsOnEveryNode(t *testing.T) {
 	spec := readPodTemplate(t, "agent.yaml")
 	require.Equal(t, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, spec.Tolerations)
 	require.Equal(t, "system-node-critical", spec.PriorityClassName)
-	require.Empty(t, spec.NodeSelector)
+	require.Equal(t, map[string]string{corev1.LabelOSStable: "linux"}, spec.NodeSelector, "no agent runs on Windows")
 	require.Nil(t, spec.Affinity)
 }
 
@@ -150,4 +164,51 @@ func TestDoesNotWaitForeverForAnAPIServerThatNeverAnswers(t *testing.T) {
 		require.ErrorContains(t, err, "the API server at http://silent does not answer")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
+}
+
+// A22: the sentinel command of the component for RHEL trusts what needs-restarting prints, because its status is 1 also if it
+// fails.
+func TestTheSentinelOfTheComponent(t *testing.T) {
+	text, err := os.ReadFile("../../manifests/host-commands/kustomization.yaml")
+	require.NoError(t, err)
+	var component struct{ Patches []struct{ Patch string } }
+	require.NoError(t, yaml.Unmarshal(text, &component))
+	var operations []struct {
+		Path  string
+		Value json.RawMessage
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(component.Patches[0].Patch), &operations))
+	var args []string
+	require.NoError(t, json.Unmarshal(operations[0].Value, &args))
+	f := &agentFlags{}
+	require.NoError(t, agentCommand(f).ParseFlags(append(args[1:], "--node-name=n")))
+	require.NoError(t, f.parse())
+	require.Equal(t, "/host/root", f.options.Sentinel.Command.Root)
+
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	sentinel := *f.options.Sentinel
+	sentinel.Command.Root = "" // this machine is the host
+	for name, test := range map[string]struct {
+		script string // needs-restarting
+		asks   bool
+		err    string
+	}{
+		"required":     {"echo 'Core libraries or services have been updated since boot-up:'; echo '  * kernel'; echo; echo 'Reboot is required to fully utilize these updates.'; exit 1", true, ""},
+		"not required": {"echo 'No core libraries or services have been updated since boot-up.'; echo 'Reboot should not be necessary.'", false, ""},
+		"fails":        {"echo \"Config error: [Errno 30] Read-only file system: '/var/log/dnf.log'\" >&2; exit 1", false, "Read-only file system"},
+		"says nothing": {"exit 1", false, "exited with status 2"},
+		"is missing":   {"exit 127", false, "exited with status 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "needs-restarting"), []byte("#!/bin/sh\n"+test.script+"\n"), 0o755))
+			_, asks, err := sentinel.Check(t.Context())
+			require.Equal(t, test.asks, asks)
+			if test.err != "" {
+				require.ErrorContains(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
 }

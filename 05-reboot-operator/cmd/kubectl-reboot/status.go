@@ -141,7 +141,7 @@ func (p *printer) print(statuses []status.NodeStatus, o *observer, oneByOne bool
 			Items  []status.NodeStatus `json:"items"`
 		}{Items: statuses}
 		if o.settings != nil {
-			list.Paused = &o.settings.Paused
+			list.Paused = new(len(o.settings.Pauses) > 0)
 		}
 		return p.printAs("NodeRebootStatusList", &list)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
+	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"example.com/controllers/reboot/drain"
@@ -34,10 +35,11 @@ func (o *observer) watch(ctx context.Context, selected func(*corev1.Node) bool, 
 			return err
 		}
 	}
-	if selector := o.flags.options.BlockingPods; selector != nil {
-		if err := w.watchBlockers(ctx, selector); err != nil {
-			return err
-		}
+	if err := w.watchBlockers(ctx); err != nil {
+		return err
+	}
+	if err := w.watchAgents(ctx); err != nil {
+		return err
 	}
 	if err := w.watchDrains(ctx, selected); err != nil {
 		return err
@@ -192,20 +194,47 @@ func (w *watch) watchLedger(ctx context.Context, namespace, name string) error {
 	})
 }
 
-func (w *watch) watchBlockers(ctx context.Context, selector labels.Selector) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTweakListOptions(func(list *metav1.ListOptions) {
-		list.LabelSelector = selector.String()
-	}))
-	lister := factory.Core().V1().Pods().Lister()
-	return w.start(ctx, factory, factory.Core().V1().Pods().Informer(), func(string, any) bool {
-		pods, err := lister.List(labels.Everything())
+func (w *watch) watchBlockers(ctx context.Context) error {
+	var blocking []listers.PodLister
+	for _, selector := range w.flags.options.BlockingPods {
+		lister, err := w.watchPods(ctx, metav1.NamespaceAll, selector, func() bool {
+			var pods []*corev1.Pod
+			for _, lister := range blocking {
+				some, _ := lister.List(labels.Everything()) // a lister's cache cannot fail
+				pods = append(pods, some...)
+			}
+			before := w.view.Blockers
+			w.view.Blockers = drain.Names(drain.Blockers(pods))
+			return !maps.Equal(before, w.view.Blockers)
+		})
 		if err != nil {
-			return false
+			return err
 		}
-		before := w.view.Blockers
-		w.view.Blockers = drain.Blockers(pods)
-		return !maps.Equal(before, w.view.Blockers)
+		blocking = append(blocking, lister)
+	}
+	return nil
+}
+
+func (w *watch) watchAgents(ctx context.Context) (err error) {
+	if w.view.Agents == nil {
+		return nil // not taken into account, or not to be read
+	}
+	var agents listers.PodLister
+	agents, err = w.watchPods(ctx, w.agentNamespace(), w.flags.options.AgentPods, func() bool {
+		pods, _ := agents.List(labels.Everything())
+		before := w.view.Agents
+		w.view.Agents = drain.Running(pods)
+		return !maps.Equal(before, w.view.Agents)
 	})
+	return err
+}
+
+// watchPods watches some Pods, and calls changed on the goroutine of the watch, which runs after this has returned.
+func (w *watch) watchPods(ctx context.Context, namespace string, selector labels.Selector, changed func() bool) (listers.PodLister, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(list *metav1.ListOptions) { list.LabelSelector = selector.String() }))
+	lister := factory.Core().V1().Pods().Lister()
+	return lister, w.start(ctx, factory, factory.Core().V1().Pods().Informer(), func(string, any) bool { return changed() })
 }
 
 // watchDrains watches the Pods of the selected Nodes that are being drained, and no others.

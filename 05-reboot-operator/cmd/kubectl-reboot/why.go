@@ -135,7 +135,7 @@ func (o *observer) controllerProblems(ctx context.Context, phase protocol.Phase)
 	if o.settings == nil {
 		return problems
 	}
-	lease, err := o.client.CoordinationV1().Leases(o.settings.Namespace).Get(ctx, "reboot-controller", metav1.GetOptions{})
+	lease, err := o.client.CoordinationV1().Leases(o.settings.Namespace).Get(ctx, leaseName(o.settings.Name), metav1.GetOptions{})
 	switch {
 	case err == nil:
 		if problem := status.ControllerProblem(lease, o.view.Now); problem != "" {

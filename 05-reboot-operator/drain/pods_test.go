@@ -20,7 +20,7 @@ func TestBlockers(t *testing.T) {
 		pod("d", "n", corev1.PodRunning), pod("e", "n", corev1.PodPending), pod("f", "o", corev1.PodUnknown),
 	}
 	want := map[string]string{"n": "shop/d", "o": "shop/f"}
-	require.Equal(t, want, Blockers(pods))
+	require.Equal(t, want, Names(Blockers(pods)))
 	slices.Reverse(pods)
-	require.Equal(t, want, Blockers(pods), "the order of the Pods in a cache is random")
+	require.Equal(t, want, Names(Blockers(pods)), "the order of the Pods in a cache is random")
 }
