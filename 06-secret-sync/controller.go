@@ -51,6 +51,7 @@ type Controller struct {
 
 	recorder    events.EventRecorder
 	broadcaster events.EventBroadcaster
+	targets     targets
 	outcomes    *outcomes // what the last reconcile of each key has found
 	pending     *pending  // since when keys wait
 	metrics     *metrics
@@ -77,6 +78,7 @@ func New(ctx context.Context, client kubernetes.Interface, metadataClient metada
 		limiter:     options.limiter(),
 		ownWrites:   newOwnWrites(),
 		broadcaster: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
+		targets:     targets{known: map[string]target{}},
 		outcomes:    newOutcomes(),
 		pending:     newPending(),
 	}

@@ -54,6 +54,12 @@ func Plan(ctx context.Context, client kubernetes.Interface, metadataClient metad
 			sources = append(sources, ParseSource(&secrets.Items[i]))
 		}
 	}
+	for i, source := range sources {
+		wanted := func(namespace metav1.PartialObjectMetadata) bool { return scope.wants(source, &namespace) }
+		if source.isSelective() && !slices.ContainsFunc(namespaces.Items, wanted) {
+			sources[i] = source.nowhere()
+		}
+	}
 	byName := map[string]*metav1.PartialObjectMetadata{}
 	named := map[string]bool{}
 	for i := range namespaces.Items {

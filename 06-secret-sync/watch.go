@@ -68,14 +68,22 @@ func (c *Controller) addHandlers(logger klog.Logger) error {
 		return err
 	}
 	_, err = c.namespaces.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: c.enqueueNamespace,
+		AddFunc: func(namespace any) {
+			c.retarget(nil, namespace.(*metav1.PartialObjectMetadata))
+			c.enqueueNamespace(namespace)
+		},
 		UpdateFunc: func(old, namespace any) {
 			a, b := old.(*metav1.PartialObjectMetadata), namespace.(*metav1.PartialObjectMetadata)
 			if a.UID != b.UID || !maps.Equal(a.Labels, b.Labels) || !a.DeletionTimestamp.Equal(b.DeletionTimestamp) {
+				c.retarget(a, b)
 				c.enqueueNamespace(namespace)
 			}
 		},
-		DeleteFunc: c.enqueueNamespace,
+		DeleteFunc: func(namespace any) {
+			last, _ := namespace.(*metav1.PartialObjectMetadata) // nil if the watch has missed the deletion
+			c.retarget(last, nil)
+			c.enqueueNamespace(namespace)
+		},
 	})
 	if err != nil {
 		return err
@@ -130,6 +138,7 @@ func (c *Controller) enqueueDeletedSource(source coreinformers.DeletedSecret) {
 	name := source.GetObjectName().Name
 	c.parsed.Delete(name)
 	c.outcomes.forget(name)
+	c.targets.forget(name)
 	versions := []*corev1.Secret{source.OptionalObj}
 	if source.FinalStateUnknown != nil {
 		for _, object := range c.sources.GetStore().List() {
@@ -176,7 +185,7 @@ func (c *Controller) sourcesOf(name string, current *metav1.PartialObjectMetadat
 	add := func(secret *corev1.Secret) {
 		if !seen[secret.Name] && secret.DeletionTimestamp == nil { // with somebody's finalizer, a source that is being deleted may stay for long
 			seen[secret.Name] = true
-			sources = append(sources, c.parse(secret))
+			sources = append(sources, c.located(c.parse(secret)))
 		}
 	}
 	for _, object := range objects {
