@@ -265,7 +265,7 @@ func (c *Controller) updateStatus(ctx context.Context, network *samplecrdv1.Netw
 	}
 	applied, err := c.client.SamplecrdV1().Networks(network.Namespace).ApplyStatus(ctx,
 		samplecrdv1ac.Network(network.Name, network.Namespace).
-			WithUID(network.UID). // a precondition: not of a new Network with the same name
+			WithResourceVersion(network.ResourceVersion). // a precondition; a UID would be none
 			WithStatus(desired),
 		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if apierrors.IsNotFound(err) {

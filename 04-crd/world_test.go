@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -367,9 +368,11 @@ func (w *world) answerPatch(action clienttesting.Action) (bool, runtime.Object, 
 	var patch map[string]any
 	assert.NoError(w.t, json.Unmarshal(request.Patch, &patch))
 	metadata, _ := patch["metadata"].(map[string]any)
-	if uid := metadata["uid"]; uid != nil && uid != string(before.UID) {
-		return true, nil, apierrors.NewConflict(resource.GroupResource(), request.Name, errors.New("the UID differs"))
+	// As the real API server does: see test/status_test.go. It ignores the UID in a patch of a custom resource's status.
+	if uid := metadata["uid"]; uid != nil && uid != string(before.UID) && request.Subresource == "" {
+		return true, nil, apierrors.NewInvalid(samplecrdv1.SchemeGroupVersion.WithKind("Network").GroupKind(), request.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), uid, "field is immutable")})
 	}
+	delete(metadata, "uid")
 	if version := metadata["resourceVersion"]; version != nil && version != before.ResourceVersion {
 		return true, nil, apierrors.NewConflict(resource.GroupResource(), request.Name, errors.New("it has been changed"))
 	}
