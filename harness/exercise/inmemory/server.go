@@ -36,6 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -159,6 +160,7 @@ func (s *Server) Version() int64 {
 type target struct {
 	schema.GroupVersionResource
 	verb, subresource, namespace, name string
+	dryRun                             bool // nothing is stored
 }
 
 func (t target) key() string { return t.namespace + "/" + t.name }
@@ -180,6 +182,7 @@ func parse(r *http.Request) target {
 		t.namespace, parts = parts[1], parts[2:]
 	}
 	t.Resource = parts[0]
+	t.dryRun = slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
 	if len(parts) > 1 {
 		t.name = parts[1]
 	}
@@ -240,7 +243,7 @@ func (s *Server) carryOut(t target, r *http.Request, body []byte) (answer any, b
 	}
 	before = s.objects[resource][t.key()]
 	mustExist := t.verb != "list" && t.verb != "create" && t.verb != "deletecollection" &&
-		!(t.verb == "patch" && r.Header.Get("Content-Type") == string(types.ApplyYAMLPatchType))
+		!(t.verb == "patch" && r.Header.Get("Content-Type") == string(types.ApplyYAMLPatchType)) && !(t.verb == "update" && t.createdByUpdate())
 	if before == nil && (mustExist || t.subresource != "") {
 		return nil, nil, nil, apierrors.NewNotFound(resource, t.name)
 	}
@@ -263,7 +266,9 @@ func (s *Server) carryOut(t target, r *http.Request, body []byte) (answer any, b
 			return nil, nil, nil, apierrors.NewMethodNotSupported(resource, t.subresource)
 		}
 		if metadata(object, "resourceVersion") != "" {
-			return nil, nil, nil, errors.New("resourceVersion should not be set on objects to be created")
+			err := apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
+			err.ErrStatus.Reason = metav1.StatusReasonUnknown // so does a real one
+			return nil, nil, nil, err
 		}
 		after, err = s.create(t, object)
 		return after, nil, after, err
@@ -347,6 +352,17 @@ func set(object Object, field string, value any) {
 	object["metadata"].(Object)[field] = value
 }
 
+// createdByUpdate reports whether an update of an object that does not exist creates it.
+func (t target) createdByUpdate() bool {
+	switch t.GroupResource().String() {
+	case "leases.coordination.k8s.io", "events", "events.events.k8s.io", "endpoints",
+		"roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io",
+		"clusterroles.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io":
+		return t.subresource == ""
+	}
+	return false
+}
+
 // create stores a new object.
 func (s *Server) create(t target, object Object) (Object, error) {
 	if metadata(object, "name") == "" && metadata(object, "generateName") != "" {
@@ -416,6 +432,9 @@ func (t target) count(object, old Object) {
 // store makes a change: it gives the object the next resourceVersion and tells all watches. For a deletion, the object
 // is its last state.
 func (s *Server) store(t target, kind string, old, object Object) Object {
+	if t.dryRun {
+		return object
+	}
 	s.version++
 	set(object, "resourceVersion", strconv.FormatInt(s.version, 10))
 	resource := t.GroupResource()
@@ -501,8 +520,26 @@ func (s *Server) update(t target, old, object Object) (Object, error) {
 	if version := metadata(object, "resourceVersion"); version != "" && version != metadata(old, "resourceVersion") {
 		return nil, conflict(t, "the object has been modified; please apply your changes to the latest version and try again")
 	}
+	_, err := s.typed(t)
+	isCustom := err != nil
+	if isCustom && t.verb == "update" && metadata(object, "resourceVersion") == "" {
+		return nil, s.invalid(t, "metadata.resourceVersion", "must be specified for an update")
+	}
 	if uid := metadata(object, "uid"); uid != "" && uid != metadata(old, "uid") {
-		return nil, conflict(t, "Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, metadata(old, "uid"))
+		switch {
+		case t.verb == "update":
+			return nil, conflict(t, "Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, metadata(old, "uid"))
+		case isCustom && t.subresource == "status": // a real one ignores it
+		default:
+			return nil, s.invalid(t, "metadata.uid", "field is immutable")
+		}
+	}
+	if metadata(old, "deletionTimestamp") != "" && t.subresource == "" {
+		for _, finalizer := range finalizers(object) {
+			if !slices.Contains(finalizers(old), finalizer) {
+				return nil, s.invalid(t, "metadata.finalizers", "no new finalizers can be added if the object is being deleted, found new finalizers "+finalizer)
+			}
+		}
 	}
 	updated := runtime.DeepCopyJSON(object)
 	switch {
@@ -542,6 +579,12 @@ func (s *Server) update(t target, old, object Object) (Object, error) {
 		return s.store(t, "DELETED", old, updated), nil
 	}
 	return s.store(t, "MODIFIED", old, updated), nil
+}
+
+// invalid returns the error for a field that validation rejects.
+func (s *Server) invalid(t target, path, message string) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: t.Group, Kind: s.kinds[t.GroupVersionResource]}, t.name,
+		field.ErrorList{field.Forbidden(field.NewPath(path), message)})
 }
 
 func conflict(t target, format string, args ...any) error {
@@ -591,6 +634,7 @@ func (s *Server) immutable(t target, old, updated Object) error {
 
 // delete deletes an object, or marks it as being deleted if it has finalizers.
 func (s *Server) delete(t target, old Object, options metav1.DeleteOptions) (Object, error) {
+	t.dryRun = t.dryRun || slices.Contains(options.DryRun, metav1.DryRunAll)
 	if p := options.Preconditions; p != nil {
 		for field, want := range map[string]*string{"uid": (*string)(p.UID), "resourceVersion": p.ResourceVersion} {
 			if got := metadata(old, field); want != nil && *want != got {
