@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 func main() {
@@ -44,7 +43,7 @@ func run(ctx context.Context) error {
 		flag.Usage()
 		return fmt.Errorf("name at least one resource, such as pods; --iterations must be more than 0")
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	config, err := load(*kubeconfig)
 	if err != nil {
 		return fmt.Errorf("read kubeconfig %q: %w", *kubeconfig, err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	naiveloop "example.com/controllers/naive-loop"
@@ -73,7 +72,7 @@ func run(ctx context.Context) error {
 // one, those of the Pod's ServiceAccount.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
-		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		config, err := load(kubeconfig)
 		if err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 		}

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"example.com/controllers/informer"
@@ -90,7 +89,7 @@ func checkNamespace(ctx context.Context, client kubernetes.Interface, host, name
 // one, those of the Pod's ServiceAccount.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
-		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		config, err := load(kubeconfig)
 		if err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 		}

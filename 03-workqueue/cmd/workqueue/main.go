@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // metrics of the client
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"  // metrics of the queue
@@ -118,7 +117,7 @@ func checkNamespace(ctx context.Context, client kubernetes.Interface, host, name
 // clientConfig loads the kubeconfig or, if its path is empty, uses the ServiceAccount of the Pod that we run in.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
-		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		config, err := load(kubeconfig)
 		if err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 		}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // metrics of the client
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"  // metrics of the queue
@@ -155,7 +154,7 @@ func checkAPIServer(ctx context.Context, kube kubernetes.Interface, client versi
 // the program runs in.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
-		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		config, err := load(kubeconfig)
 		if err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 		}

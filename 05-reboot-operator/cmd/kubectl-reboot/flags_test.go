@@ -230,7 +230,7 @@ func TestWhatIsReportedBeforeTheFirstRequest(t *testing.T) {
 			{"--backoff=0 --kubeconfig=" + invalid, "--backoff is 0s; it must be greater than 0"},
 			{"", "not in a Pod, and no --kubeconfig or KUBECONFIG: unable to load in-cluster configuration"},
 			{"--kubeconfig=" + missing, "read kubeconfig " + missing + ": stat " + missing + ": no such file or directory"},
-			{"--kubeconfig=" + empty, "read kubeconfig " + empty + ": invalid configuration: no configuration has been provided"},
+			{"--kubeconfig=" + empty, "read kubeconfig " + empty + ": it names no cluster"},
 			{"--kubeconfig=" + invalid, `host must be a URL or a host:port pair: "https://api.example.com:notaport"`},
 		} {
 			t.Run(command+" "+test.flags, func(t *testing.T) {

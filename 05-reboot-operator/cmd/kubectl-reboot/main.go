@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 )
 
@@ -60,7 +59,7 @@ func (s *server) addFlags(cmd *cobra.Command) {
 // clientConfig loads the kubeconfig or, if its path is empty, uses the ServiceAccount of the Pod that we run in.
 func (s *server) clientConfig() (*rest.Config, error) {
 	if s.kubeconfig != "" {
-		config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
+		config, err := load(s.kubeconfig)
 		if err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", s.kubeconfig, err)
 		}

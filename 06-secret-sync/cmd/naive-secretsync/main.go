@@ -11,7 +11,6 @@ import (
 	"os"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"example.com/controllers/secretsync/naive"
 )
@@ -19,7 +18,7 @@ import (
 func main() {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "`path` of a kubeconfig; default: KUBECONFIG")
 	flag.Parse()
-	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	config, err := load(*kubeconfig)
 	if err != nil {
 		log.Fatal(err)
 	}
