@@ -10,7 +10,10 @@ MAKEFLAGS += --no-print-directory
 export CGO_ENABLED ?= 0
 # Nothing here depends on the revision, and the go command fails where it cannot find it out, as in a checkout that belongs to
 # somebody else. Of a flag that is given twice, the last counts; each make that another runs finds it there already.
-export GOFLAGS := $(strip $(filter-out -buildvcs=false,$(or $(GOFLAGS),$(shell go env GOFLAGS 2>/dev/null))) -buildvcs=false)
+# A -mod flag does not go with the workspace of the modules.
+export GOFLAGS := $(strip $(filter-out -buildvcs=false -mod=% -modfile=%,$(or $(GOFLAGS),$(shell go env GOFLAGS 2>/dev/null))) -buildvcs=false)
+# What is built runs here, from these modules, whatever the caller builds otherwise.
+unexport GOOS GOARCH GO111MODULE GOEXPERIMENT GOWORK
 
 # "make lesson 3" is "make lesson N=3".
 ifeq (lesson,$(firstword $(MAKECMDGOALS)))

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,4 +71,27 @@ func TestMakeSaysWhatIsMissing(t *testing.T) {
 			require.NoDirExists(t, filepath.Join(dir, ".workshop"), "nothing was begun")
 		})
 	}
+}
+
+// What the caller's environment says about other builds does not reach the go command.
+func TestMakeIgnoresTheCallersBuilds(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	makefile := filepath.Join(root, "Makefile")
+	testinput.Declare(makefile)
+	show := filepath.Join(t.TempDir(), "Makefile")
+	require.NoError(t, os.WriteFile(show, []byte("include "+makefile+"\nshow:\n\t@env\n"), 0o600))
+	cmd := exec.CommandContext(t.Context(), "make", "-f", show, "show")
+	cmd.Dir = t.TempDir()
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
+		"GOOS=plan9", "GOARCH=arm64", "GO111MODULE=off", "GOEXPERIMENT=nope", "GOWORK=off", "GOFLAGS=-mod=mod -modcacherw -buildvcs=auto -modfile=x"}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	var settings []string
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "GO") {
+			settings = append(settings, strings.TrimSpace(line))
+		}
+	}
+	require.Equal(t, []string{"GOFLAGS=-modcacherw -buildvcs=auto -buildvcs=false"}, settings)
 }
