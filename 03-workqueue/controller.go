@@ -132,7 +132,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}
 	if !reportsResourceVersion(c.pods.Informer().GetStore()) {
-		logger.Error(nil, "Guard against a stale cache is off: the cache reports no resourceVersion",
+		logger.Info("The cache reports no resourceVersion, so the guard against a stale cache looks at each Pod's",
 			"featureGate", clientfeatures.AtomicFIFO, "enabled", clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO))
 	}
 	c.ready.Store(true)

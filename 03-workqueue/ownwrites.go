@@ -25,7 +25,10 @@ type ownWrites struct {
 func newOwnWrites() *ownWrites { return &ownWrites{last: map[cache.ObjectName]string{}} }
 
 // versionedStore is an informer's store, which knows the latest resourceVersion it has seen.
-type versionedStore interface{ LastStoreSyncResourceVersion() string }
+type versionedStore interface {
+	LastStoreSyncResourceVersion() string
+	GetByKey(key string) (object any, exists bool, err error)
+}
 
 // wroteAt records a successful write and the resourceVersion that the API server returned for it.
 func (w *ownWrites) wroteAt(key cache.ObjectName, resourceVersion string) {
@@ -35,8 +38,9 @@ func (w *ownWrites) wroteAt(key cache.ObjectName, resourceVersion string) {
 }
 
 // ensureReady reports whether the store includes our last write to the object. The resourceVersions of one resource
-// are ordered, and a store that has seen one has seen all earlier ones. A store whose resourceVersion cannot be
-// compared counts as up to date, because a key that waited for it would wait forever; see reportsResourceVersion.
+// are ordered, and a store that has seen one has seen all earlier ones. A store that cannot tell its resourceVersion is
+// asked for that of the object. If that cannot be compared either, the store counts as up to date, because a key that
+// waited for it would wait forever; see reportsResourceVersion.
 func (w *ownWrites) ensureReady(store versionedStore, key cache.ObjectName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,7 +48,11 @@ func (w *ownWrites) ensureReady(store versionedStore, key cache.ObjectName) bool
 	if !ok {
 		return true
 	}
-	order, err := resourceversion.CompareResourceVersion(store.LastStoreSyncResourceVersion(), wrote)
+	seen := store.LastStoreSyncResourceVersion()
+	if seen == "" {
+		seen = versionOf(store, key)
+	}
+	order, err := resourceversion.CompareResourceVersion(seen, wrote)
 	if err == nil && order < 0 {
 		return false
 	}
@@ -52,8 +60,18 @@ func (w *ownWrites) ensureReady(store versionedStore, key cache.ObjectName) bool
 	return true
 }
 
+// versionOf returns the resourceVersion of an object in a store; "" if it has none, or is not there.
+func versionOf(store versionedStore, key cache.ObjectName) string {
+	object, _, _ := store.GetByKey(key.String())
+	if object, ok := object.(metav1.Object); ok {
+		return object.GetResourceVersion()
+	}
+	return ""
+}
+
 // reportsResourceVersion reports whether a store that has synced can tell its resourceVersion. With client-go's
-// feature gate AtomicFIFO off it cannot, and ensureReady always returns true.
+// feature gate AtomicFIFO off it cannot. Nor can it for a while after an event whose object has none, because a transform
+// has dropped it.
 func reportsResourceVersion(store versionedStore) bool {
 	return store.LastStoreSyncResourceVersion() != ""
 }

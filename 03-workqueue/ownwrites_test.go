@@ -23,22 +23,36 @@ type store string
 
 func (s store) LastStoreSyncResourceVersion() string { return string(s) }
 
+func (s store) GetByKey(string) (any, bool, error) { return nil, false, nil }
+
+// silent is a store that cannot tell its resourceVersion. It has a Pod with its own, or with none.
+type silent string
+
+func (s silent) LastStoreSyncResourceVersion() string { return "" }
+
+func (s silent) GetByKey(key string) (any, bool, error) {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: string(s)}}, key == frontend0.String(), nil
+}
+
 var frontend0 = cache.ObjectName{Namespace: namespace, Name: "frontend-0"}
 
 func TestOwnWritesAreObservedByAStoreThatIsAsNew(t *testing.T) {
 	tests := map[string]struct {
 		wrote    string
-		store    store
+		store    versionedStore
 		observed bool
 	}{
-		"the store is older":               {wrote: "5", store: "4", observed: false},
-		"the store is older, as a number":  {wrote: "10", store: "9", observed: false},
-		"the store is as new":              {wrote: "5", store: "5", observed: true},
-		"the store is newer":               {wrote: "5", store: "6", observed: true},
-		"the store is newer, as a number":  {wrote: "9", store: "10", observed: true},
-		"the store reports no version":     {wrote: "5", store: "", observed: true},
-		"the store's version is no number": {wrote: "5", store: "four", observed: true},
-		"the response had no version":      {wrote: "", store: "4", observed: true},
+		"the store is older":               {wrote: "5", store: store("4"), observed: false},
+		"the store is older, as a number":  {wrote: "10", store: store("9"), observed: false},
+		"the store is as new":              {wrote: "5", store: store("5"), observed: true},
+		"the store is newer":               {wrote: "5", store: store("6"), observed: true},
+		"the store is newer, as a number":  {wrote: "9", store: store("10"), observed: true},
+		"the store reports no version":     {wrote: "5", store: store(""), observed: true},
+		"only its Pod does, an older one":  {wrote: "5", store: silent("4"), observed: false},
+		"only its Pod does, a newer one":   {wrote: "5", store: silent("6"), observed: true},
+		"nor does its Pod":                 {wrote: "5", store: silent(""), observed: true},
+		"the store's version is no number": {wrote: "5", store: store("four"), observed: true},
+		"the response had no version":      {wrote: "", store: store("4"), observed: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
