@@ -209,6 +209,7 @@ type ownership struct {
 	marks     bool            // our manager wrote at least one of our marks
 	keys      map[string]bool // of the data that our manager wrote last
 	others    map[string]bool // keys of the data that others wrote last
+	strings   bool            // somebody applied stringData, and so perhaps wrote data although it is recorded as ours
 	immutable bool            // somebody set the field immutable
 	all       bool            // the content is as our manager wrote it
 }
@@ -222,7 +223,7 @@ func (in Input) wrote(source *Source) ownership {
 		return ownership{marks: true, immutable: source.Immutable, all: true}
 	}
 	o := in.written()
-	o.all = len(o.keys) == len(source.Data) && o.immutable == source.Immutable
+	o.all = len(o.keys) == len(source.Data) && o.immutable == source.Immutable && !o.strings
 	for _, keys := range []map[string]bool{o.keys, o.others} {
 		for key := range keys {
 			if _, ok := source.Data[key]; !ok {
@@ -243,8 +244,9 @@ func (in Input) written() ownership {
 				Labels      set `json:"f:labels"`
 				Annotations set `json:"f:annotations"`
 			} `json:"f:metadata"`
-			Data      set             `json:"f:data"`
-			Immutable json.RawMessage `json:"f:immutable"`
+			Data       set             `json:"f:data"`
+			StringData set             `json:"f:stringData"` // see withoutStringData
+			Immutable  json.RawMessage `json:"f:immutable"`
 		}
 		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &wrote) != nil {
 			continue
@@ -260,6 +262,7 @@ func (in Input) written() ownership {
 				keys[key] = true
 			}
 		}
+		o.strings = o.strings || wrote.StringData != nil
 	}
 	return o
 }

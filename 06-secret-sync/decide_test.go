@@ -294,3 +294,23 @@ func TestDecideHasTheseProperties(t *testing.T) {
 		}
 	})
 }
+
+// An apply of stringData changes the data and leaves it recorded as ours. It is looked at once, and then no more.
+func TestAnAppliedStringData(t *testing.T) {
+	source := testSource("db")
+	in := Input{Scope: testScope, Key: testKey, Namespace: testNamespace(), Sources: []*Source{source},
+		Copy: testCopy(source, wroteBy("flux", `{"f:metadata":{"f:labels":{"f:x":{}}},"f:stringData":{"f:password":{}}}`))}
+	d := Decide(in)
+	require.Equal(t, Update, d.Action)
+	require.Equal(t, "its content has been edited", d.Why)
+
+	repaired := testScope.desired(testKey, source, in.Copy)
+	in.Copy = &metav1.PartialObjectMetadata{ObjectMeta: repaired.ObjectMeta}
+	require.Equal(t, None, Decide(in).Action)
+	require.JSONEq(t, `{"f:metadata":{"f:labels":{"f:x":{}}}}`, in.Copy.ManagedFields[0].FieldsV1.GetRawString(), "what else they own stays")
+	for _, fields := range []string{"", "{", `{"f:data":{}}`} {
+		entry := metav1.ManagedFieldsEntry{FieldsV1: metav1.NewFieldsV1(fields)}
+		require.Equal(t, entry, withoutStringData(entry))
+	}
+	require.Equal(t, metav1.ManagedFieldsEntry{}, withoutStringData(metav1.ManagedFieldsEntry{}))
+}

@@ -93,7 +93,27 @@ func (s Scope) managedFields(source *Source, current *metav1.PartialObjectMetada
 	others := slices.DeleteFunc(slices.Clone(current.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == ours.Manager && entry.Operation == ours.Operation
 	})
+	for i := range others {
+		others[i] = withoutStringData(others[i])
+	}
 	return append(others, ours)
+}
+
+// withoutStringData returns an entry without the record of stringData. Whoever applies stringData changes data, but the API
+// server records data as ours all the same, and stringData, which is nowhere in the object, as theirs. So such a record says that
+// the data may have been edited; once it has been repaired, it would say so for ever.
+func withoutStringData(entry metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
+	fields := map[string]json.RawMessage{}
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil || fields["f:stringData"] == nil {
+		return entry
+	}
+	delete(fields, "f:stringData")
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return entry
+	}
+	entry.FieldsV1 = metav1.NewFieldsV1(string(text))
+	return entry
 }
 
 // fieldsV1 returns all fields that the controller writes in a copy, as the API server records them.

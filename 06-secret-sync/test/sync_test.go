@@ -107,6 +107,68 @@ func testRepairs(t *testing.T) {
 	}
 }
 
+// B23: whichever request edits a copy, one write repairs it, the second time as well.
+func testEdits(t *testing.T) {
+	w := newWorld(t)
+	w.target("team-a")
+	w.start()
+	w.share("registry", "1")
+	w.is("team-a", "registry", "1")
+	w.caughtUp("team-a") // and so is the recording
+	copies := w.client.CoreV1().Secrets("team-a")
+	patch := func(kind types.PatchType, body string, force bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			options := metav1.PatchOptions{FieldManager: "other"}
+			if kind == types.ApplyYAMLPatchType {
+				options.Force = &force
+			}
+			_, err := copies.Patch(ctx, "registry", kind, []byte(body), options)
+			return err
+		}
+	}
+	const edited = `{"stringData":{"password":"edited"}}`
+	apply := func(content string) string {
+		return `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"registry"},` + content + `}`
+	}
+	for _, edit := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"an update", func(ctx context.Context) error {
+			copied, err := copies.Get(ctx, "registry", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			copied.Data["password"] = []byte("edited")
+			_, err = copies.Update(ctx, copied, metav1.UpdateOptions{})
+			return err
+		}},
+		{"a merge patch", patch(types.MergePatchType, `{"data":{"password":"ZWRpdGVk"}}`, false)},
+		{"a strategic merge patch of stringData", patch(types.StrategicMergePatchType, edited, false)},
+		{"a JSON patch", patch(types.JSONPatchType, `[{"op":"replace","path":"/data/password","value":"ZWRpdGVk"}]`, false)},
+		{"an apply with force", patch(types.ApplyYAMLPatchType, apply(`"data":{"password":"ZWRpdGVk"}`), true)},
+		{"an apply of stringData", patch(types.ApplyYAMLPatchType, apply(`"stringData":{"password":"edited"}`), false)},
+		{"an apply of stringData with force", patch(types.ApplyYAMLPatchType, apply(`"stringData":{"password":"edited"}`), true)},
+		{"an apply of another key", patch(types.ApplyYAMLPatchType, apply(`"stringData":{"more":"x"}`), true)},
+		{"managedFields are emptied", patch(types.JSONPatchType, `[{"op":"replace","path":"/metadata/managedFields","value":[{}]},{"op":"replace","path":"/data/password","value":"ZWRpdGVk"}]`, false)},
+	} {
+		for range 2 {
+			before := len(w.writesOf("team-a/registry"))
+			require.NoError(t, edit.do(t.Context()), edit.what)
+			w.Eventually("the repair after "+edit.what, func(context.Context) string {
+				if len(w.writesOf("team-a/registry")) == before {
+					return "the controller has not written"
+				}
+				return ""
+			})
+			w.is("team-a", "registry", "1")
+			w.caughtUp("team-a")
+			writes := w.writesOf("team-a/registry")[before:]
+			require.Len(t, slices.DeleteFunc(writes, func(w string) bool { return strings.HasSuffix(w, " 409") }), 1, edit.what)
+		}
+	}
+}
+
 // B3, B10: what happens while the controller is down.
 func testWhileDown(t *testing.T) {
 	w := newWorld(t)

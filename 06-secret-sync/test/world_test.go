@@ -47,6 +47,7 @@ func TestController(t *testing.T) {
 	t.Run("Refusals", testRefusals)
 	t.Run("Namesakes", testNamesakes)
 	t.Run("Repairs", testRepairs)
+	t.Run("Edits", testEdits)
 	t.Run("WhileDown", testWhileDown)
 	t.Run("AnotherSelector", testAnotherSelector)
 	t.Run("ColdCache", testColdCache)
