@@ -127,7 +127,7 @@ func (d *Drainer) Step(ctx context.Context, node string, dryRun bool) (waits []W
 			errs = append(errs, err)
 		case refused:
 			again = evictionRetry
-			waits = append(waits, Wait{&pod, "Evict", true, reason})
+			waits = append(waits, Wait{&pod, action(reason), true, reason})
 		case reason != "":
 			waits = append(waits, Wait{&pod, "Evict", false, reason})
 		}
@@ -165,6 +165,17 @@ const unmanaged = "cannot delete Pods that declare no controller (use --force to
 // orphaned is how it says that the DaemonSet of Pods does not exist: the name, and the Pods.
 var orphaned = regexp.MustCompile(`^cannot delete daemonsets\.apps "(.*)" not found: (.*)$`)
 
+// twoBudgets is why a Pod is not evicted whatever its budgets allow.
+const twoBudgets = "more than one PodDisruptionBudget selects it"
+
+// action tells the two kinds of refusals apart, so that the Event of the second one is not counted as the first one.
+func action(reason string) string {
+	if strings.Contains(reason, twoBudgets) {
+		return "EvictUnderTwoBudgets"
+	}
+	return "Evict"
+}
+
 // evict evicts a Pod, unless that was tried a moment ago. The reason says why the Pod is still there; "" if it is gone.
 func (d *Drainer) evict(ctx context.Context, pod corev1.Pod, dryRun bool) (reason string, refused bool, err error) {
 	name := pod.Namespace + "/" + pod.Name
@@ -190,7 +201,7 @@ func (d *Drainer) evict(ctx context.Context, pod corev1.Pod, dryRun bool) (reaso
 	case apierrors.IsTooManyRequests(err):
 		reason, refused, err = fmt.Sprintf("Pod %s cannot be evicted: %s", name, refusal(err)), true, nil
 	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "more than one PodDisruptionBudget"): // it stays so
-		reason, refused, err = fmt.Sprintf("Pod %s cannot be evicted: more than one PodDisruptionBudget selects it; change one of their selectors", name), true, nil
+		reason, refused, err = fmt.Sprintf("Pod %s cannot be evicted: %s; change one of their selectors", name, twoBudgets), true, nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		reason, err = "Pod "+name+" is in a namespace that is being deleted", nil
 	case err != nil:
