@@ -194,10 +194,12 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	switch {
 	case decision.refuses(Mutated):
 		c.queue.AddAfter(key, c.MaxBackoff)
+	case in.hold > 0:
+		c.queue.AddAfter(key, in.hold)
 	case decision.Action != None && err == nil:
 		c.queue.AddAfter(key, settle)
 	case in.Copy == nil: // and should not exist, or cannot
-		c.attempts.Delete(key)
+		c.forgetAttempt(key)
 	}
 	return err
 }
@@ -209,7 +211,11 @@ func (c *Controller) write(ctx context.Context, in Input, decision Decision) err
 	}
 	switch decision.Action {
 	case Delete:
-		return c.delete(ctx, in.Key, in.Copy)
+		err := c.delete(ctx, in.Key, in.Copy)
+		if err == nil {
+			c.attempted(in.Key, decision, "")
+		}
+		return err
 	case Update:
 		err := c.update(ctx, in.Key, decision, in.Copy)
 		var failed *WriteError
@@ -246,5 +252,7 @@ func (c *Controller) decide(key cache.ObjectName) (Input, Decision, bool) {
 		in.Copy, certain = c.namesakes.get(key)
 	}
 	in.Sources = c.sourcesOf(key.Name, in.Copy)
-	return in, c.holdBack(in, Decide(in)), certain
+	decision, hold := c.holdBack(in, Decide(in))
+	in.hold = hold
+	return in, decision, certain
 }

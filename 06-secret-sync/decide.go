@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -49,6 +50,7 @@ const (
 	Forbidden            Reason = "Forbidden" // by RBAC, a quota or an admission policy
 	Rejected             Reason = "Rejected"  // by validation or an admission policy
 	Mutated              Reason = "Mutated"   // the write succeeds, but something else is stored
+	Contested            Reason = "Contested" // the write succeeds, and somebody undoes it
 	Failing              Reason = "Failing"   // for any other reason
 )
 
@@ -62,6 +64,8 @@ type Input struct {
 	Sources []*Source
 	// Copy is what exists at the key, whoever created it; nil if nothing does.
 	Copy *metav1.PartialObjectMetadata
+
+	hold time.Duration // see Controller.holdBack
 }
 
 // Decision says what should be done about one copy, and which sources cannot be copied there.

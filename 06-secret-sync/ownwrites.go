@@ -2,7 +2,6 @@ package secretsync
 
 import (
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,29 +53,4 @@ func (w *ownWrites) ensureReady(store interface{ LastStoreSyncResourceVersion() 
 	}
 	delete(w.last, key)
 	return true
-}
-
-// attempt is a write that succeeded.
-type attempt struct {
-	action  Action    // of the decision that it carried out
-	hash    string    // of the source
-	version string    // resourceVersion of what the API server has stored
-	at      time.Time // when it was
-}
-
-// holdBack returns a decision that does not repeat the last write of a copy that nobody has changed since. If that is not equal
-// to its source now, a mutating webhook has changed the write, and will change it again. The controller writes all the same once
-// in MaxBackoff, in case the webhook is gone.
-func (c *Controller) holdBack(in Input, d Decision) Decision {
-	last, ok := c.attempts.Load(in.Key)
-	if !ok || in.Copy == nil || d.Source == nil {
-		return d
-	}
-	if last := last.(attempt); last.action == d.Action && last.hash == d.Source.Hash && last.version == in.Copy.ResourceVersion {
-		d.Refusals = append(d.Refusals, Refusal{d.Source, Problem{Mutated, "the API server accepts each write of the copy, but stores something else; a mutating webhook or policy changes it"}})
-		if time.Since(last.at) < c.MaxBackoff {
-			d.Action, d.Why = None, ""
-		}
-	}
-	return d
 }

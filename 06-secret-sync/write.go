@@ -27,7 +27,7 @@ func (c *Controller) create(ctx context.Context, key cache.ObjectName, d Decisio
 		return c.failed(Create, key, err)
 	}
 	c.wrote(key, Create, ownWrite{version: created.ResourceVersion})
-	c.attempts.Store(key, attempt{d.Action, d.Source.Hash, created.ResourceVersion, time.Now()})
+	c.attempted(key, d, created.ResourceVersion)
 	return nil
 }
 
@@ -38,7 +38,7 @@ func (c *Controller) update(ctx context.Context, key cache.ObjectName, d Decisio
 		return c.failed(Update, key, err)
 	}
 	c.wrote(key, Update, ownWrite{version: updated.ResourceVersion})
-	c.attempts.Store(key, attempt{d.Action, d.Source.Hash, updated.ResourceVersion, time.Now()})
+	c.attempted(key, d, updated.ResourceVersion)
 	return nil
 }
 
