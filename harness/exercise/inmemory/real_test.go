@@ -295,6 +295,11 @@ var compared = map[string]func(r requests) string{
 		require.NoError(r.t, err)
 		return fmt.Sprint(created.GetGeneration(), object.GetGeneration())
 	},
+	"a HorizontalPodAutoscaler has a generation": func(r requests) string { // since 1.37
+		created := r.given(schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
+			`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {maxReplicas: 2, scaleTargetRef: {kind: Deployment, name: a, apiVersion: apps/v1}}}`)
+		return fmt.Sprint(created.GetGeneration())
+	},
 	"a generated name": func(r requests) string {
 		created := r.given(configMaps, `{apiVersion: v1, kind: ConfigMap, metadata: {generateName: a-}}`)
 		return fmt.Sprint(len(created.GetName()), created.GetName()[:2])

@@ -415,7 +415,7 @@ func (t target) hasGeneration() bool {
 	switch t.Group {
 	case "":
 		return t.Resource == "pods" || t.Resource == "replicationcontrollers"
-	case "autoscaling", "coordination.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io", "storage.k8s.io":
+	case "coordination.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io", "storage.k8s.io":
 		return false
 	}
 	return true
