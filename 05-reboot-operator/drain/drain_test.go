@@ -104,7 +104,7 @@ func TestADrainOfSeveralPods(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c"}, evicted)
 }
 
-// What kubectl says about Pods that it does not evict names its own flags, and is translated. The first two are the library's own.
+// What kubectl says about Pods that it does not evict names its own flags, and is translated. Here, the library says it.
 func TestPodsThatAreNotEvicted(t *testing.T) {
 	bare := nodetest.NewPod("bare", "n1")
 	bare.OwnerReferences = nil

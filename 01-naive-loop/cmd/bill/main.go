@@ -20,6 +20,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/kubernetes"
+
+	"example.com/controllers/naive-loop/internal/clusterconfig"
 )
 
 func main() {
@@ -43,7 +45,7 @@ func run(ctx context.Context) error {
 		flag.Usage()
 		return fmt.Errorf("name at least one resource, such as pods; --iterations must be more than 0")
 	}
-	config, err := load(*kubeconfig)
+	config, err := clusterconfig.Load(*kubeconfig)
 	if err != nil {
 		return fmt.Errorf("read kubeconfig %q: %w", *kubeconfig, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	naiveloop "example.com/controllers/naive-loop"
+	"example.com/controllers/naive-loop/internal/clusterconfig"
 )
 
 func main() {
@@ -72,7 +73,7 @@ func run(ctx context.Context) error {
 // one, those of the Pod's ServiceAccount.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
-		config, err := load(kubeconfig)
+		config, err := clusterconfig.Load(kubeconfig)
 		if err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 		}

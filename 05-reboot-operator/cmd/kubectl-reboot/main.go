@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"example.com/controllers/reboot/internal/clusterconfig"
 )
 
 func main() {
@@ -59,7 +61,7 @@ func (s *server) addFlags(cmd *cobra.Command) {
 // clientConfig loads the kubeconfig or, if its path is empty, uses the ServiceAccount of the Pod that we run in.
 func (s *server) clientConfig() (*rest.Config, error) {
 	if s.kubeconfig != "" {
-		config, err := load(s.kubeconfig)
+		config, err := clusterconfig.Load(s.kubeconfig)
 		if err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", s.kubeconfig, err)
 		}

@@ -12,13 +12,14 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"example.com/controllers/reboot/internal/clusterconfig"
 	"example.com/controllers/reboot/naive"
 )
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "`path` of a kubeconfig; default: KUBECONFIG")
 	flag.Parse()
-	config, err := load(*kubeconfig)
+	config, err := clusterconfig.Load(*kubeconfig)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"example.com/controllers/secretsync"
+	"example.com/controllers/secretsync/internal/clusterconfig"
 )
 
 func main() {
@@ -63,7 +64,7 @@ func (s *server) addFlags(cmd *cobra.Command) {
 // clientConfig loads the kubeconfig or, if its path is empty, uses the ServiceAccount of the Pod that we run in.
 func (s *server) clientConfig() (*rest.Config, error) {
 	if s.kubeconfig != "" {
-		config, err := load(s.kubeconfig)
+		config, err := clusterconfig.Load(s.kubeconfig)
 		if err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", s.kubeconfig, err)
 		}

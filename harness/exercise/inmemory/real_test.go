@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -322,12 +324,10 @@ func TestAnswersAsARealServerDoes(t *testing.T) {
 	_, err = real.Resource(definitions).Create(t.Context(), parseObject(t, widgetDefinition), metav1.CreateOptions{})
 	require.NoError(t, err)
 	namespaces := real.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	for {
-		if _, err := real.Resource(widgets).List(t.Context(), metav1.ListOptions{}); err == nil {
-			break
-		}
-		require.NoError(t, t.Context().Err())
-	}
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		_, err := real.Resource(widgets).List(context.Background(), metav1.ListOptions{})
+		assert.NoError(t, err)
+	}, 2*time.Minute, 50*time.Millisecond, "the API server serves Widgets")
 	for name, do := range compared {
 		t.Run(name, func(t *testing.T) {
 			namespace, err := namespaces.Create(t.Context(), parseObject(t, `{apiVersion: v1, kind: Namespace, metadata: {generateName: compared-}}`), metav1.CreateOptions{})

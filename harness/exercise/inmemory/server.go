@@ -36,7 +36,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -156,63 +155,6 @@ func (s *Server) Version() int64 {
 	return s.version
 }
 
-// target is what a request is for.
-type target struct {
-	schema.GroupVersionResource
-	verb, subresource, namespace, name string
-	dryRun                             bool // nothing is stored
-}
-
-func (t target) key() string { return t.namespace + "/" + t.name }
-
-// parse returns what a request is for; the resource is "" if it is not for a resource.
-func parse(r *http.Request) target {
-	var t target
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		t.Version, parts = parts[1], parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		t.Group, t.Version, parts = parts[1], parts[2], parts[3:]
-	default:
-		t.verb = strings.ToLower(r.Method)
-		return t
-	}
-	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
-		t.namespace, parts = parts[1], parts[2:]
-	}
-	t.Resource = parts[0]
-	t.dryRun = slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
-	if len(parts) > 1 {
-		t.name = parts[1]
-	}
-	if len(parts) > 2 {
-		t.subresource = strings.Join(parts[2:], "/")
-	}
-	switch r.Method {
-	case http.MethodGet:
-		t.verb = "get"
-		if t.name == "" {
-			t.verb = "list"
-		}
-		if watch := r.URL.Query().Get("watch"); watch == "true" || watch == "1" {
-			t.verb = "watch"
-		}
-	case http.MethodPost:
-		t.verb = "create"
-	case http.MethodPut:
-		t.verb = "update"
-	case http.MethodPatch:
-		t.verb = "patch"
-	case http.MethodDelete:
-		t.verb = "delete"
-		if t.name == "" {
-			t.verb = "deletecollection"
-		}
-	}
-	return t
-}
-
 // serve carries out a request that is not a watch. It returns what the server answers, and for a write the object's
 // resourceVersions before and after it.
 func (s *Server) serve(t target, r *http.Request, body []byte) (status int, answer any, before, after Object) {
@@ -267,7 +209,7 @@ func (s *Server) carryOut(t target, r *http.Request, body []byte) (answer any, b
 		}
 		if metadata(object, "resourceVersion") != "" {
 			err := apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
-			err.ErrStatus.Reason = metav1.StatusReasonUnknown // so does a real one
+			err.ErrStatus.Reason = metav1.StatusReasonUnknown // as on a real one
 			return nil, nil, nil, err
 		}
 		after, err = s.create(t, object)
@@ -352,108 +294,6 @@ func set(object Object, field string, value any) {
 	object["metadata"].(Object)[field] = value
 }
 
-// createdByUpdate reports whether an update of an object that does not exist creates it.
-func (t target) createdByUpdate() bool {
-	switch t.GroupResource().String() {
-	case "leases.coordination.k8s.io", "events", "events.events.k8s.io", "endpoints",
-		"roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io",
-		"clusterroles.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io":
-		return t.subresource == ""
-	}
-	return false
-}
-
-// create stores a new object.
-func (s *Server) create(t target, object Object) (Object, error) {
-	if metadata(object, "name") == "" && metadata(object, "generateName") != "" {
-		s.names++
-		set(object, "name", fmt.Sprintf("%s%05d", metadata(object, "generateName"), s.names))
-	}
-	t.name = metadata(object, "name")
-	if t.name == "" {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: t.Group, Kind: s.kinds[t.GroupVersionResource]}, "", nil)
-	}
-	if err := t.checkNamespace(object); err != nil {
-		return nil, err
-	}
-	if s.objects[t.GroupResource()][t.key()] != nil {
-		return nil, apierrors.NewAlreadyExists(t.GroupResource(), t.name)
-	}
-	if namespace := s.objects[schema.GroupResource{Resource: "namespaces"}]["/"+t.namespace]; namespace != nil && metadata(namespace, "deletionTimestamp") != "" {
-		err := apierrors.NewForbidden(t.GroupResource(), t.name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", t.namespace))
-		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: "NamespaceTerminating", Field: "metadata.namespace"})
-		return nil, err
-	}
-	if object["kind"] == nil {
-		object["kind"], object["apiVersion"] = s.kinds[t.GroupVersionResource], t.GroupVersion().String()
-	}
-	if t.namespace != "" {
-		set(object, "namespace", t.namespace)
-	}
-	set(object, "uid", fmt.Sprintf("00000000-0000-0000-0000-%012d", s.version+1))
-	if metadata(object, "creationTimestamp") == "" {
-		set(object, "creationTimestamp", time.Now().UTC().Format(time.RFC3339))
-	}
-	unstructured.RemoveNestedField(object, "metadata", "generation")
-	if t.hasGeneration() {
-		set(object, "generation", int64(1))
-	}
-	return s.store(t, "ADDED", nil, object), nil
-}
-
-// checkNamespace returns an error if the object is of another namespace than the request.
-func (t target) checkNamespace(object Object) error {
-	if namespace := metadata(object, "namespace"); namespace != "" && namespace != t.namespace {
-		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the provided object does not match the namespace sent on the request: %s, %s", namespace, t.namespace))
-	}
-	return nil
-}
-
-// hasGeneration says whether the API server counts the changes of the object's spec. It does not for ConfigMaps and Services,
-// for example.
-func (t target) hasGeneration() bool {
-	switch t.Group {
-	case "":
-		return t.Resource == "pods" || t.Resource == "replicationcontrollers"
-	case "coordination.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io", "storage.k8s.io":
-		return false
-	}
-	return true
-}
-
-// count sets the generation of a copy of old that is about to be stored: one more than old's.
-func (t target) count(object, old Object) {
-	if t.hasGeneration() {
-		generation, _, _ := unstructured.NestedInt64(old, "metadata", "generation")
-		set(object, "generation", generation+1)
-	}
-}
-
-// store makes a change: it gives the object the next resourceVersion and tells all watches. For a deletion, the object
-// is its last state.
-func (s *Server) store(t target, kind string, old, object Object) Object {
-	if t.dryRun {
-		return object
-	}
-	s.version++
-	set(object, "resourceVersion", strconv.FormatInt(s.version, 10))
-	resource := t.GroupResource()
-	if s.objects[resource] == nil {
-		s.objects[resource] = map[string]Object{}
-	}
-	if kind == "DELETED" {
-		delete(s.objects[resource], t.key())
-	} else {
-		s.objects[resource][t.key()] = object
-	}
-	c := change{s.version, time.Now(), resource, kind, object, old}
-	s.changes = append(s.changes, c)
-	for w := range s.watches {
-		w.add(c)
-	}
-	return object
-}
-
 // requested returns the object that an update or a patch asks for.
 func (s *Server) requested(t target, r *http.Request, current Object, body []byte) (Object, error) {
 	if t.verb == "update" {
@@ -509,88 +349,6 @@ func (s *Server) typed(t target) (runtime.Object, error) {
 	return scheme.Scheme.New(t.GroupVersion().WithKind(s.kinds[t.GroupVersionResource]))
 }
 
-// update replaces an object, as far as the request may change it.
-func (s *Server) update(t target, old, object Object) (Object, error) {
-	if name := metadata(object, "name"); name != t.name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, t.name))
-	}
-	if err := t.checkNamespace(object); err != nil {
-		return nil, err
-	}
-	if version := metadata(object, "resourceVersion"); version != "" && version != metadata(old, "resourceVersion") {
-		return nil, conflict(t, "the object has been modified; please apply your changes to the latest version and try again")
-	}
-	_, err := s.typed(t)
-	isCustom := err != nil
-	if isCustom && t.verb == "update" && metadata(object, "resourceVersion") == "" {
-		return nil, s.invalid(t, "metadata.resourceVersion", "must be specified for an update")
-	}
-	if uid := metadata(object, "uid"); uid != "" && uid != metadata(old, "uid") {
-		switch {
-		case t.verb == "update":
-			return nil, conflict(t, "Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, metadata(old, "uid"))
-		case isCustom && t.subresource == "status": // a real one ignores it
-		default:
-			return nil, s.invalid(t, "metadata.uid", "field is immutable")
-		}
-	}
-	if metadata(old, "deletionTimestamp") != "" && t.subresource == "" {
-		for _, finalizer := range finalizers(object) {
-			if !slices.Contains(finalizers(old), finalizer) {
-				return nil, s.invalid(t, "metadata.finalizers", "no new finalizers can be added if the object is being deleted, found new finalizers "+finalizer)
-			}
-		}
-	}
-	updated := runtime.DeepCopyJSON(object)
-	switch {
-	case t.subresource == "status":
-		status := updated["status"]
-		updated = runtime.DeepCopyJSON(old)
-		setOrDelete(updated, "status", status)
-	case t.subresource != "":
-		return nil, apierrors.NewMethodNotSupported(t.GroupResource(), t.subresource)
-	case s.hasStatus(t):
-		setOrDelete(updated, "status", runtime.DeepCopyJSONValue(old["status"]))
-	}
-	for _, field := range []string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation", "namespace"} {
-		if value, found, _ := unstructured.NestedFieldNoCopy(old, "metadata", field); found {
-			set(updated, field, value)
-		} else {
-			unstructured.RemoveNestedField(updated, "metadata", field)
-		}
-	}
-	for _, empty := range []string{"annotations", "labels", "finalizers", "ownerReferences", "managedFields"} {
-		if value, found, _ := unstructured.NestedFieldNoCopy(updated, "metadata", empty); found && (value == nil || reflect.ValueOf(value).Len() == 0) {
-			unstructured.RemoveNestedField(updated, "metadata", empty)
-		}
-	}
-	setOrDelete(updated, "kind", old["kind"])
-	setOrDelete(updated, "apiVersion", old["apiVersion"])
-	if err := s.immutable(t, old, updated); err != nil {
-		return nil, err
-	}
-	if reflect.DeepEqual(old, updated) {
-		return old, nil // as the API server, which does not write it
-	}
-	if t.subresource == "" && !reflect.DeepEqual(old["spec"], updated["spec"]) {
-		t.count(updated, old)
-	}
-	if metadata(updated, "deletionTimestamp") != "" && len(finalizers(updated)) == 0 {
-		return s.store(t, "DELETED", old, updated), nil
-	}
-	return s.store(t, "MODIFIED", old, updated), nil
-}
-
-// invalid returns the error for a field that validation rejects.
-func (s *Server) invalid(t target, path, message string) error {
-	return apierrors.NewInvalid(schema.GroupKind{Group: t.Group, Kind: s.kinds[t.GroupVersionResource]}, t.name,
-		field.ErrorList{field.Forbidden(field.NewPath(path), message)})
-}
-
-func conflict(t target, format string, args ...any) error {
-	return apierrors.NewConflict(t.GroupResource(), t.name, fmt.Errorf(format, args...))
-}
-
 func setOrDelete(object Object, field string, value any) {
 	if value == nil {
 		delete(object, field)
@@ -630,32 +388,6 @@ func (s *Server) immutable(t target, old, updated Object) error {
 		}
 	}
 	return nil
-}
-
-// delete deletes an object, or marks it as being deleted if it has finalizers.
-func (s *Server) delete(t target, old Object, options metav1.DeleteOptions) (Object, error) {
-	t.dryRun = t.dryRun || slices.Contains(options.DryRun, metav1.DryRunAll)
-	if p := options.Preconditions; p != nil {
-		for field, want := range map[string]*string{"uid": (*string)(p.UID), "resourceVersion": p.ResourceVersion} {
-			if got := metadata(old, field); want != nil && *want != got {
-				return nil, conflict(t, "Precondition failed: %s in precondition: %s, %s in object meta: %s", field, *want, field, got)
-			}
-		}
-	}
-	deleted := runtime.DeepCopyJSON(old)
-	if len(finalizers(old)) == 0 {
-		return s.store(t, "DELETED", old, deleted), nil
-	}
-	if metadata(old, "deletionTimestamp") != "" {
-		return old, nil
-	}
-	set(deleted, "deletionTimestamp", time.Now().UTC().Format(time.RFC3339))
-	set(deleted, "deletionGracePeriodSeconds", int64(0))
-	if t.Group == "" && t.Resource == "namespaces" {
-		_ = unstructured.SetNestedField(deleted, "Terminating", "status", "phase") // fails only if the status is no object
-	}
-	t.count(deleted, old)
-	return s.store(t, "MODIFIED", old, deleted), nil
 }
 
 // list returns a list of the objects that a request selects, sorted by namespace and name.

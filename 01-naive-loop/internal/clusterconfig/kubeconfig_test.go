@@ -1,4 +1,4 @@
-package main
+package clusterconfig
 
 import (
 	"os"
@@ -42,7 +42,7 @@ func TestLoadsAListOfKubeconfigs(t *testing.T) {
 		{list(missing, empty), "", "it names no cluster"},
 		{list(broken, clusters), "", "broken"},
 	} {
-		config, err := load(test.kubeconfig)
+		config, err := Load(test.kubeconfig)
 		if test.err != "" {
 			require.ErrorContains(t, err, test.err, test.kubeconfig)
 			continue

@@ -1,4 +1,5 @@
-package main
+// Package clusterconfig reads kubeconfigs.
+package clusterconfig
 
 import (
 	"errors"
@@ -8,9 +9,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// load reads a kubeconfig, or merges several: KUBECONFIG may be a list of files, of which those that do not exist are skipped,
+// Load reads a kubeconfig, or merges several: KUBECONFIG may be a list of files, of which those that do not exist are skipped,
 // as kubectl does. It reads no other file, so that a controller never acts on a cluster that nobody has named.
-func load(kubeconfig string) (*rest.Config, error) {
+func Load(kubeconfig string) (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
 	if files := filepath.SplitList(kubeconfig); len(files) > 1 {
 		rules = &clientcmd.ClientConfigLoadingRules{Precedence: files}
