@@ -333,14 +333,14 @@ func TestACommandThatDoesNotEndWhenAskedIsAnErrorAndIsKilled(t *testing.T) {
 
 // What a command has written until it was killed is on the screen when Play returns.
 func TestShowsTheLastWordsOfACommandThatIsKilled(t *testing.T) {
-	printed := filepath.Join(t.TempDir(), "printed")
+	asked, printed := filepath.Join(t.TempDir(), "asked"), filepath.Join(t.TempDir(), "printed")
 	screen, _, err := playText(t, t.Context(), play.Player{}, console(
-		fmt.Sprintf("$ bash -c 'for i in {1..100}; do echo still here; done; touch %s; while true; do echo still here; done' &", printed),
-		"bash | still here",
-		fmt.Sprintf("$ until [ -e %s ]; do sleep 0.01; done; false", printed),
+		fmt.Sprintf("$ bash -c 'echo started; until [ -e %s ]; do sleep 0.01; done; for i in {1..100}; do echo still here; done; touch %s; sleep 300' &", asked, printed),
+		"bash | started",
+		fmt.Sprintf("$ touch %s; until [ -e %s ]; do sleep 0.01; done; false", asked, printed),
 	))
 	require.ErrorContains(t, err, "exit status 1")
-	require.Regexp(t, `\(\d+ more lines\)\n(bash \| .*\n){3}$`, screen)
+	require.Regexp(t, `\(\d+ more lines\)\n(bash \| still here\n){3}$`, screen)
 }
 
 // leavesBehind starts a process in the background, and one more in the background of that.
