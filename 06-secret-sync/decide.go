@@ -121,8 +121,8 @@ func Decide(in Input) Decision {
 	}
 	switch {
 	case in.Namespace == nil:
-	case in.Namespace.DeletionTimestamp != nil: // the namespace controller deletes what is there
-		if d.Source != nil && in.Copy == nil {
+	case in.isEnding() && (!ours || in.Copy.DeletionTimestamp != nil):
+		if d.Source != nil {
 			refuse(d.Source, NamespaceTerminating, "namespace %s is being deleted", in.Key.Namespace)
 		}
 	case in.Copy != nil && !ours:
@@ -141,8 +141,16 @@ func Decide(in Input) Decision {
 	default:
 		d.Action, d.Why = in.compare(d.Source)
 	}
+	if d.Action == Recreate && in.isEnding() {
+		d.Action, d.Why = None, ""
+		refuse(d.Source, NamespaceTerminating, "namespace %s is being deleted, and the copy could not be created again", in.Key.Namespace)
+	}
 	return d
 }
+
+// isEnding reports whether the namespace is being deleted. Its Pods go first, and as long as one of them is left, so are its
+// Secrets, and can be read. Nothing can be created there, but a copy can be changed, and deleted with its source.
+func (in Input) isEnding() bool { return in.Namespace != nil && in.Namespace.DeletionTimestamp != nil }
 
 // wants reports whether the namespace should get a copy of a source, if that can be copied at all.
 func (in Input) wants(source *Source) bool {
@@ -190,13 +198,8 @@ func (in Input) compare(source *Source) (Action, string) {
 	default:
 		content = false
 	}
-	for annotation, value := range source.marks(in.Key) {
-		if why == "" && in.Copy.Annotations[annotation] != value {
-			why = "its annotations have been edited"
-		}
-	}
-	if why == "" && in.Copy.Labels[CopyLabel] != in.SourceNamespace {
-		why = "its label has been removed"
+	if why == "" {
+		why = in.compareMetadata(source)
 	}
 	switch {
 	case why == "":
