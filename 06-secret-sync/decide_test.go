@@ -92,6 +92,9 @@ func TestDecide(t *testing.T) {
 	tls := func(options ...secretOption) *Source {
 		return testSource("db", append([]secretOption{typed(corev1.SecretTypeTLS), immutable, with("tls.crt", "c"), with("tls.key", "k")}, options...)...)
 	}
+	owned := func(options ...secretOption) *Source {
+		return testSource("db", append([]secretOption{labelled("owner", "us"), annotated("doc", "x"), annotated(LabelsAnnotation, "owner"), annotated(AnnotationsAnnotation, "doc")}, options...)...)
+	}
 	for _, test := range []struct {
 		name      string
 		namespace *metav1.PartialObjectMetadata
@@ -118,7 +121,14 @@ func TestDecide(t *testing.T) {
 		{name: "namespace is unknown", sources: []*Source{db}},
 		{name: "namespace is unknown, and has a copy", sources: []*Source{db}, current: testCopy(db)},
 		{name: "namespace is terminating", namespace: testNamespace(terminating), sources: []*Source{db}, source: "db", refused: "db NamespaceTerminating"},
-		{name: "namespace is terminating, and has an orphan", namespace: testNamespace(terminating), current: testCopy(db)},
+		{name: "namespace is terminating, and has an orphan", namespace: testNamespace(terminating), current: testCopy(db), action: Delete},
+		{name: "namespace is terminating, and has the copy", namespace: testNamespace(terminating), sources: []*Source{db}, current: testCopy(db), source: "db"},
+		{name: "namespace is terminating, and the source has changed", namespace: testNamespace(terminating), sources: []*Source{testSource("db", with("password", "2"))}, current: testCopy(db), action: Update, source: "db"},
+		{name: "namespace is terminating, and the type has changed", namespace: testNamespace(terminating), sources: []*Source{testSource("db", typed("x"))}, current: testCopy(db), source: "db", refused: "db NamespaceTerminating"},
+		{name: "namespace is terminating, and has a namesake", namespace: testNamespace(terminating), sources: []*Source{db}, current: foreign, source: "db", refused: "db NamespaceTerminating"},
+		{name: "namespace is terminating, and has a namesake that nobody wants", namespace: testNamespace(terminating), current: foreign},
+		{name: "namespace is terminating, and so is the copy", namespace: testNamespace(terminating), current: testCopy(db, terminating)},
+		{name: "namespace is terminating, and the source has a mistake", namespace: testNamespace(terminating), sources: []*Source{testSource("db", annotated(KeysAnnotation, "none"))}, current: testCopy(db), refused: "db InvalidAnnotation"},
 
 		{name: "namesake", namespace: testNamespace(), sources: []*Source{db}, current: foreign, source: "db", refused: "db NamesakeNotOurs"},
 		{name: "namesake that nobody wants", namespace: testNamespace(), current: foreign},
@@ -142,6 +152,15 @@ func TestDecide(t *testing.T) {
 		{name: "label of another manager", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, wroteBy("kubectl", `{"f:metadata":{"f:labels":{"f:a":{}}}}`)), source: "db"},
 		{name: "is being deleted", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(db, terminating), source: "db", refused: "db CopyTerminating"},
 		{name: "is being deleted, and the source has gone", namespace: testNamespace(), current: testCopy(db, terminating)},
+
+		{name: "asks for a label", namespace: testNamespace(), sources: []*Source{owned()}, current: testCopy(db), action: Update, source: "db"},
+		{name: "has the label", namespace: testNamespace(), sources: []*Source{owned()}, current: testCopy(owned()), source: "db"},
+		{name: "no longer asks for the label", namespace: testNamespace(), sources: []*Source{db}, current: testCopy(owned()), action: Update, source: "db"},
+		{name: "the label has changed", namespace: testNamespace(), sources: []*Source{owned(labelled("owner", "them"))}, current: testCopy(owned()), action: Update, source: "db"},
+		{name: "the label of the copy was edited", namespace: testNamespace(), sources: []*Source{owned()}, current: testCopy(owned(), func(c *metav1.PartialObjectMetadata) { c.Labels["owner"] = "" }), action: Update, source: "db"},
+		{name: "the annotation of the copy was removed", namespace: testNamespace(), sources: []*Source{owned()}, current: testCopy(owned(), func(c *metav1.PartialObjectMetadata) { delete(c.Annotations, "doc") }), action: Update, source: "db"},
+		{name: "immutable, the label has changed", namespace: testNamespace(), sources: []*Source{owned(immutable, labelled("owner", "them"))}, current: testCopy(owned(immutable)), action: Update, source: "db"},
+		{name: "asks for a label that it does not have", namespace: testNamespace(), sources: []*Source{owned(annotated(LabelsAnnotation, "none"))}, current: testCopy(owned()), refused: "db InvalidAnnotation"},
 
 		{name: "type has changed", namespace: testNamespace(), sources: []*Source{testSource("db", typed("x"))}, current: testCopy(db), action: Recreate, source: "db"},
 		{name: "immutable, up to date", namespace: testNamespace(), sources: []*Source{testSource("db", immutable)}, current: testCopy(testSource("db", immutable)), source: "db"},
@@ -190,6 +209,9 @@ func randomInput(t *rapid.T) Input {
 		return testSource(name, draw(name+" type", typed("x"), typed(corev1.SecretTypeServiceAccountToken)), draw(name+" immutable", immutable),
 			draw(name+" data", with("password", "2"), with("more", "")), draw(name+" name", annotated(NameAnnotation, "x"), annotated(NameAnnotation, "A B")),
 			draw(name+" keys", annotated(KeysAnnotation, "user"), annotated(KeysAnnotation, "none")),
+			draw(name+" owner", labelled("owner", "us"), labelled("owner", "them")), draw(name+" labels", annotated(LabelsAnnotation, "owner")),
+			draw(name+" annotations", annotated(AnnotationsAnnotation, NameAnnotation), annotated(AnnotationsAnnotation, "doc")), draw(name+" doc", annotated("doc", "x")),
+			draw(name+" copy type", annotated(CopyTypeAnnotation, "x"), annotated(CopyTypeAnnotation, "")),
 			draw(name+" namespaces", annotated(NamespacesAnnotation, "team=web"), annotated(NamespacesAnnotation, "team=x"), annotated(NamespacesAnnotation, "a in")),
 			draw(name+" age", olderBy(time.Hour)), draw(name+" UID", func(s *corev1.Secret) { s.UID += "-new" }))
 	}
@@ -259,8 +281,10 @@ func TestDecideHasTheseProperties(t *testing.T) {
 			require.True(t, ours)
 			require.Nil(t, in.Copy.DeletionTimestamp)
 		}
-		if in.Namespace == nil || in.Namespace.DeletionTimestamp != nil {
+		if in.Namespace == nil {
 			require.Equal(t, None, d.Action)
+		} else if in.Namespace.DeletionTimestamp != nil {
+			require.NotContains(t, []Action{Create, Recreate}, d.Action)
 		}
 		require.Equal(t, d.Action == Delete || d.Action == None && d.Source == nil, d.Source == nil, "only a delete has no source")
 
@@ -285,6 +309,8 @@ func TestDecideHasTheseProperties(t *testing.T) {
 
 		if d.Source != nil {
 			copied := testScope.desired(in.Key, d.Source, in.Copy)
+			require.Equal(t, d.Source.labels["owner"], copied.Labels["owner"], "what the source no longer asks for is withdrawn")
+			require.Equal(t, d.Source.annotations["doc"], copied.Annotations["doc"])
 			require.NotEmpty(t, copied.Data)
 			require.Equal(t, slices.Sorted(maps.Keys(d.Source.Data)), slices.Sorted(maps.Keys(copied.Data)))
 			if in.Copy != nil && d.Action == Update {

@@ -26,6 +26,13 @@ const (
 	KeysAnnotation = Prefix + "keys"
 	// NameAnnotation is the name of the copies, if it is not that of the source.
 	NameAnnotation = Prefix + "name"
+	// CopyTypeAnnotation is the type of the copies, if it is not that of the source: without some of its keys, a typed Secret
+	// may be none of its type.
+	CopyTypeAnnotation = Prefix + "copy-type"
+	// LabelsAnnotation and AnnotationsAnnotation list the labels and the annotations of a source that are copied, separated by
+	// commas. Without them, none are.
+	LabelsAnnotation      = Prefix + "labels"
+	AnnotationsAnnotation = Prefix + "annotations"
 	// CopiesLabel marks a namespace that gets copies, unless the controller has another selector. Its value is "true".
 	CopiesLabel = Prefix + "copies"
 )
@@ -46,6 +53,10 @@ const (
 	HashAnnotation = Prefix + "content-hash"
 	// TypeAnnotation repeats the type of the Secret, which its metadata does not have.
 	TypeAnnotation = Prefix + "type"
+	// CopiedLabelsAnnotation and CopiedAnnotationsAnnotation list what the copy has got from its source besides the data, so
+	// that it can be withdrawn. A copy that has got nothing has neither.
+	CopiedLabelsAnnotation      = Prefix + "copied-labels"
+	CopiedAnnotationsAnnotation = Prefix + "copied-annotations"
 )
 
 // Scope says what a controller copies from where to where.
@@ -59,8 +70,8 @@ type Scope struct {
 func (s Scope) FieldManager() string { return "secretsync/" + s.SourceNamespace }
 
 // desired returns the copy of a source as it should be at the key. It keeps what others have added to the metadata of the
-// current copy, and has its UID and resourceVersion, so that the API server refuses to update any other. current is nil if
-// there is no copy.
+// current copy, but not what we have written and the source no longer asks for. It has the copy's UID and resourceVersion, so that
+// the API server refuses to update any other. current is nil if there is no copy.
 func (s Scope) desired(key cache.ObjectName, source *Source, current *metav1.PartialObjectMetadata) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{}, Annotations: map[string]string{}},
@@ -75,10 +86,11 @@ func (s Scope) desired(key cache.ObjectName, source *Source, current *metav1.Par
 		secret.OwnerReferences, secret.Finalizers = current.OwnerReferences, current.Finalizers
 		maps.Copy(secret.Labels, current.Labels)
 		maps.Copy(secret.Annotations, current.Annotations)
+		withdraw(&secret.ObjectMeta)
 		secret.ManagedFields = s.managedFields(source, current)
 	}
-	secret.Labels[CopyLabel] = s.SourceNamespace
-	maps.Copy(secret.Annotations, source.marks(key))
+	maps.Copy(secret.Labels, s.labelsOf(source))
+	maps.Copy(secret.Annotations, source.annotationsAt(key))
 	return secret
 }
 
@@ -119,16 +131,9 @@ func withoutStringData(entry metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntr
 // fieldsV1 returns all fields that the controller writes in a copy, as the API server records them.
 func (s *Source) fieldsV1() string {
 	none := struct{}{}
-	data, annotations := map[string]any{".": none}, map[string]any{".": none}
-	for name := range s.Data {
-		data["f:"+name] = none
-	}
-	for name := range s.marks(cache.ObjectName{}) {
-		annotations["f:"+name] = none
-	}
 	fields := map[string]any{
-		"f:data": data, "f:type": none,
-		"f:metadata": map[string]any{"f:annotations": annotations, "f:labels": map[string]any{".": none, "f:" + CopyLabel: none}},
+		"f:data": fieldsOf(s.Data), "f:type": none,
+		"f:metadata": map[string]any{"f:annotations": fieldsOf(s.annotationsAt(cache.ObjectName{})), "f:labels": fieldsOf(Scope{}.labelsOf(s))},
 	}
 	if s.Immutable {
 		fields["f:immutable"] = none
@@ -140,15 +145,31 @@ func (s *Source) fieldsV1() string {
 	return string(text)
 }
 
-// marks returns the annotations of the copy at the key.
+// fieldsOf returns the entry for all keys of a map.
+func fieldsOf[V any](values map[string]V) map[string]any {
+	fields := map[string]any{".": struct{}{}}
+	for name := range values {
+		fields["f:"+name] = struct{}{}
+	}
+	return fields
+}
+
+// marks returns the annotations by which the controller recognizes the copy at the key.
 func (s *Source) marks(key cache.ObjectName) map[string]string {
-	return map[string]string{
+	marks := map[string]string{
 		CopiedToAnnotation: key.String(), SourceAnnotation: s.Name, SourceUIDAnnotation: string(s.UID),
 		HashAnnotation: s.Hash, TypeAnnotation: string(s.Type),
 	}
+	if len(s.labels) > 0 {
+		marks[CopiedLabelsAnnotation] = list(s.labels)
+	}
+	if len(s.annotations) > 0 {
+		marks[CopiedAnnotationsAnnotation] = list(s.annotations)
+	}
+	return marks
 }
 
-// hash returns a hash of what is copied. It begins with the UID of the source: sources with the same content have different
+// hash returns a hash of the content that is copied, without labels and annotations: those can be read in the copy. It begins with the UID of the source: sources with the same content have different
 // hashes, and the hash of a guessed password cannot be looked up in a table.
 func (s *Source) hash() string {
 	h := sha256.New()

@@ -2,7 +2,7 @@ package secretsync
 
 import (
 	"fmt"
-	"slices"
+	"iter"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,38 +15,24 @@ import (
 // Selector selects namespaces by their labels.
 type Selector = labels.Selector
 
-// refusedTypes are the types that are not copied. Each means something only where it was created.
-var refusedTypes = map[corev1.SecretType]string{
-	corev1.SecretTypeServiceAccountToken: "it is the token of one ServiceAccount, and the API server deletes a copy without it",
-	corev1.SecretTypeBootstrapToken:      "it lets machines join the cluster, and is used in kube-system only",
-	"helm.sh/release.v1":                 "it is Helm's record of a release in one namespace",
-}
-
-// requiredKeys are the keys without which the API server rejects a Secret of a type. Of the keys in one list, any is enough.
-var requiredKeys = map[corev1.SecretType][][]string{
-	corev1.SecretTypeTLS:              {{corev1.TLSCertKey}, {corev1.TLSPrivateKeyKey}},
-	corev1.SecretTypeDockerConfigJson: {{corev1.DockerConfigJsonKey}},
-	corev1.SecretTypeDockercfg:        {{corev1.DockerConfigKey}},
-	corev1.SecretTypeSSHAuth:          {{corev1.SSHAuthPrivateKey}},
-	corev1.SecretTypeBasicAuth:        {{corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey}},
-}
-
 // Source is a Secret that is shared. Callers must not modify it.
 type Source struct {
 	Name      string
 	UID       types.UID
 	Created   metav1.Time
-	CopyName  string   // name of its copies
-	Selector  Selector // of the namespaces that get a copy, among those that the controller selects
-	Type      corev1.SecretType
+	CopyName  string            // name of its copies
+	Selector  Selector          // of the namespaces that get a copy, among those that the controller selects
+	Type      corev1.SecretType // of its copies
 	Immutable bool
 	Data      map[string][]byte // what is copied
 	Hash      string            // of what is copied
 	// Problem says why it is not copied anywhere; nil if it is.
 	Problem *Problem
 
-	secret *corev1.Secret
-	fields string // all that is written in a copy, as an entry in managedFields has it
+	secret      *corev1.Secret
+	labels      map[string]string // that are copied
+	annotations map[string]string // that are copied
+	fields      string            // all that is written in a copy, as an entry in managedFields has it
 }
 
 // Problem is a reason not to copy, and a message for users. It holds no part of a Secret's data.
@@ -66,20 +52,17 @@ func ParseSource(secret *corev1.Secret) *Source {
 	}
 	if text, ok := secret.Annotations[KeysAnnotation]; ok {
 		s.Data = map[string][]byte{}
-		for _, key := range strings.Split(text, ",") {
-			if value, ok := secret.Data[strings.TrimSpace(key)]; ok {
-				s.Data[strings.TrimSpace(key)] = value
+		for key := range names(text) {
+			if value, ok := secret.Data[key]; ok {
+				s.Data[key] = value
 			} else {
-				invalid(KeysAnnotation, "lists the key %q, which the Secret does not have", strings.TrimSpace(key))
-			}
-		}
-		// An immutable copy would be deleted, and the API server would reject the new one.
-		for _, anyOf := range requiredKeys[s.Type] {
-			if !slices.ContainsFunc(anyOf, func(key string) bool { _, ok := s.Data[key]; return ok }) {
-				invalid(KeysAnnotation, "does not list %s, which the type %s requires", strings.Join(anyOf, " or "), s.Type)
+				invalid(KeysAnnotation, "lists the key %q, which the Secret does not have", key)
 			}
 		}
 	}
+	s.chooseType(invalid)
+	s.labels = chosen(secret.Labels, LabelsAnnotation, secret.Annotations, "label", invalid)
+	s.annotations = chosen(secret.Annotations, AnnotationsAnnotation, secret.Annotations, "annotation", invalid)
 	if text, ok := secret.Annotations[NamespacesAnnotation]; ok {
 		if selector, err := labels.Parse(text); err != nil {
 			invalid(NamespacesAnnotation, "is not a label selector: %v", err)
@@ -96,13 +79,24 @@ func ParseSource(secret *corev1.Secret) *Source {
 	for _, value := range s.Data {
 		size += len(value)
 	}
-	if why, refused := refusedTypes[s.Type]; refused {
-		s.Problem = &Problem{TypeRefused, fmt.Sprintf("a Secret of type %s is not copied: %s", s.Type, why)}
+	if why, refused := refusedTypes[secret.Type]; refused {
+		s.Problem = &Problem{TypeRefused, fmt.Sprintf("a Secret of type %s is not copied: %s", secret.Type, why)}
 	} else if size > corev1.MaxSecretSize && s.Problem == nil {
 		s.Problem = &Problem{TooLarge, fmt.Sprintf("its data has %d bytes, and a Secret can have at most %d", size, corev1.MaxSecretSize)}
 	}
 	s.Hash, s.fields = s.hash(), s.fieldsV1()
 	return s
+}
+
+// names returns the names in an annotation that lists them, separated by commas.
+func names(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range strings.SplitSeq(text, ",") {
+			if !yield(strings.TrimSpace(name)) {
+				return
+			}
+		}
+	}
 }
 
 // copyName returns the name of the copies of a source.

@@ -737,3 +737,7 @@ func (w *world) requireCopies(source string, namespaces ...string) {
 	slices.Sort(have)
 	require.ElementsMatch(w.t, namespaces, have)
 }
+
+func labelled(label, value string) secretOption {
+	return func(secret *corev1.Secret) { metav1.SetMetaDataLabel(&secret.ObjectMeta, label, value) }
+}
