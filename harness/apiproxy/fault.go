@@ -122,8 +122,8 @@ const (
 	WatchNoBookmarks = "no-bookmarks" // bookmarks are left out, except the one that ends the initial events
 )
 
-// matches says whether a request is one of those that the fault is for, apart from its number.
-func (m Match) matches(r history.Request) bool {
+// Matches says whether a request is one of those that the fault is for, apart from its number and its program.
+func (m Match) Matches(r history.Request) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	return is(m.Verb, r.Verb) && is(m.Group, groupOf(r)) && is(m.Resource, r.Resource) && is(m.Subresource, cmp.Or(r.Subresource, NoSubresource)) &&
 		is(m.Namespace, r.Namespace) && is(m.Name, r.Name) && strings.HasPrefix(r.Agent, m.Agent)

@@ -43,7 +43,7 @@ type injection struct {
 func (p *Proxy) inject(r history.Request) injection {
 	var i injection
 	for _, f := range p.currentFaults() {
-		if !f.matches(r) || !f.applies() {
+		if !f.Matches(r) || !f.applies() {
 			continue
 		}
 		for _, k := range keys {

@@ -35,6 +35,7 @@ const (
 	Panicked       Outcome = "panicked"         // or the Go runtime gave up, as after a data race in a map
 	Hung           Outcome = "hung"             // the check did not end within its limit
 	Exited         Outcome = "exited"           // the program ended before the check was over
+	Broken         Outcome = "broken"           // the check itself made a mistake, which says nothing about the controller
 )
 
 // Verdict is the result of a check, for the participant.
@@ -231,7 +232,7 @@ func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, pro
 		return v, fmt.Errorf("check %s: %w", e.Name, err)
 	}
 	v.Scene, v.Timeline = found.Scene, found.Timeline
-	v.Outcome, v.Message = judge(found, run)
+	v.Outcome, v.Message = judge(found, run, dir)
 	if v.Outcome != Passed {
 		v.Output = run.excerpt(dir)
 	}
@@ -378,8 +379,11 @@ var (
 // asleep is the fatal error if no goroutine can run and none waits for a timer.
 const asleep = "all goroutines are asleep"
 
-// judge combines what the check has written with how its process has ended.
-func judge(found verdict.Found, run finished) (Outcome, string) {
+// notYours ends a message about a mistake of the check.
+const notYours = " This is a mistake in the exercise, and says nothing about your code."
+
+// judge combines what the check of the code in dir has written with how its process has ended.
+func judge(found verdict.Found, run finished, dir string) (Outcome, string) {
 	if found.Failure != "" {
 		return Failed, found.Failure
 	}
@@ -387,13 +391,23 @@ func judge(found verdict.Found, run finished) (Outcome, string) {
 		return Passed, "" // whatever it has printed
 	}
 	text := run.output.String()
-	if match := panicLine.FindStringSubmatch(text); match != nil {
-		cause := panicSuffix.ReplaceAllString(match[1], "")
+	if run.timedOut {
+		message := fmt.Sprintf("The check did not end within %s.", run.allowed)
+		if _, trace, _ := strings.Cut(text, verdict.Quit); isGradersHang(trace, dir) {
+			return Broken, message + notYours
+		}
+		return Hung, message + " Something in the controller never returns, or never waits."
+	}
+	if match := panicLine.FindStringSubmatchIndex(text); match != nil {
+		cause := panicSuffix.ReplaceAllString(text[match[2]:match[3]], "")
 		switch {
 		case strings.Contains(cause, "blocked goroutines remain"):
 			return Failed, "The controller has stopped, but goroutines that it started are still blocked: it leaks them."
 		case strings.Contains(cause, "all goroutines in bubble are blocked"):
 			return Hung, "Nothing can happen any more: all goroutines wait for each other."
+		}
+		if stacks := goroutines(text[match[0]:]); len(stacks) > 0 && judgeStack(stacks[0], dir) == graders {
+			return Broken, "The check panicked: " + cause + "." + notYours
 		}
 		return Panicked, "The controller panicked: " + cause + "."
 	}
@@ -402,15 +416,16 @@ func judge(found verdict.Found, run finished) (Outcome, string) {
 			// In synctest, time does not pass while a goroutine waits for a mutex. So this need not be a deadlock in a cluster.
 			return Hung, "A goroutine waits for a mutex, and the one that holds it waits too, as during a call. That may work in a cluster, but the check's virtual time stands still meanwhile. Don't hold a mutex during a call."
 		}
+		if isGradersHang(text, dir) {
+			return Broken, "The Go runtime stopped the check: " + match[1] + "." + notYours
+		}
 		return Panicked, "The Go runtime stopped the controller: " + match[1] + "."
 	}
 	switch {
-	case run.timedOut:
-		return Hung, fmt.Sprintf("The check did not end within %s. Something in the controller never returns, or never waits.", run.allowed)
 	case found.Passed:
 		return Failed, fmt.Sprintf("The check passed, but then its program exited with status %d.", run.status)
 	case strings.Contains(text, "--- FAIL: TestExercise"):
-		return Exited, "The check could not be completed. Its output says why."
+		return Broken, "The check could not go on: something that it works with is not there, or is not as it was. Either the controller has changed that, or the check has a mistake. Its output says what it was."
 	}
 	return Exited, fmt.Sprintf("The program exited with status %d before the check was over.", run.status)
 }
@@ -420,10 +435,18 @@ const mostOutput = 40
 
 // excerpt returns what the program has printed: the stack of the goroutine that panicked, or else the last lines.
 func (f finished) excerpt(dir string) string {
+	text := f.output.String()
+	before, trace, hasTrace := strings.Cut(text, verdict.Quit)
+	if f.timedOut && hasTrace {
+		text = before
+		if busy := busyGoroutine(trace, dir); busy != "" {
+			text = "panic: \n" + busy
+		}
+	}
 	// With -trimpath, a path begins with the name of the module.
 	own := regexp.MustCompile(`[^\s"]*/` + regexp.QuoteMeta(filepath.Base(filepath.Dir(dir))+"/"+filepath.Base(dir)+"/"))
 	var lines []string
-	for line := range strings.Lines(f.output.String()) {
+	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		if !testOutput.MatchString(line) {
 			lines = append(lines, own.ReplaceAllLiteralString(line, ""))

@@ -45,6 +45,7 @@ package small
 import (
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 )
 
@@ -56,8 +57,15 @@ func TestExercise(t *testing.T) {
 	fmt.Fprintln(file, ` + "`" + `{"scene":"it adds"}` + "`" + `)
 	fmt.Fprintln(file, ` + "`" + `{"line":{"at":1000000000,"who":"controller","what":"adds"}}` + "`" + `)
 	got := Add(1, 2)
-	if got == 99 {
+	switch got {
+	case 99:
 		t.Fatal("the check cannot go on")
+	case 98:
+		panic("no such object")
+	case 97:
+		var never sync.WaitGroup
+		never.Add(1)
+		never.Wait()
 	}
 	if got != 3 {
 		fmt.Fprintf(file, "{\"failure\":\"1 and 2 made %d.\"}\n", got)
@@ -118,11 +126,14 @@ func TestCheck(t *testing.T) {
 		"exits with success":   {addWith("os", `os.Exit(0)`), exercise.Exited, "exited with status 0 before the check was over", "", 0},
 		"exits":                {addWith("os", `os.Exit(7)`), exercise.Exited, "exited with status 7", "", 0},
 		"stops its goroutine":  {addWith("runtime", `runtime.Goexit()`), exercise.Panicked, "runtime.Goexit", "", 0},
-		"breaks the check":     {add(`return 99`), exercise.Exited, "could not be completed", "the check cannot go on", 0},
+		"breaks the check":     {add(`return 99`), exercise.Broken, "The check could not go on", "the check cannot go on", 0},
+		"the check panics":     {add(`return 98`), exercise.Broken, "The check panicked: no such object. This is a mistake in the exercise, and says nothing about your code.", "", 0},
+		"the check hangs":      {add(`return 97`), exercise.Broken, "The Go runtime stopped the check: all goroutines are asleep - deadlock!. This is", "", 0},
 		"waits for a mutex":    {addWith("sync", `var mu sync.Mutex; mu.Lock(); mu.Lock()`), exercise.Hung, "A goroutine waits for a mutex", "controller.go:6", 0},
 		"hangs":                {add(`select {}`), exercise.Panicked, "all goroutines are asleep", "", 0},
 		"never waits":          {add(`for { }`), exercise.Hung, "did not end within ", "", 10 * time.Second},
 		"waits forever":        {addWith("time", `time.Sleep(time.Hour)`), exercise.Hung, "did not end within ", "", 10 * time.Second},
+		"waits for input":      {addWith("os", `r, _, _ := os.Pipe(); r.Read(make([]byte, 1))`), exercise.Hung, "did not end within ", "controller.go:6 ", 10 * time.Second},
 		"kills itself":         {addWith("syscall", `_ = syscall.Kill(0, syscall.SIGKILL)`), exercise.Exited, "before the check was over", "", 0},
 		"fills the log":        {addWith("fmt", `for range 2_000_000 { fmt.Println("more and more and more and more") }`), exercise.Passed, "", "", 0},
 		"prints a panic":       {addWith("fmt", `fmt.Println("panic: caught"); fmt.Println("fatal error: none")`), exercise.Passed, "", "", 0},

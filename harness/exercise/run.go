@@ -3,6 +3,7 @@ package exercise
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
@@ -28,40 +29,70 @@ var errLimit = errors.New("the program has reached its limit")
 func runLimited(ctx context.Context, limit time.Duration, p guard.Program) (finished, error) {
 	limited, cancel := context.WithCancelCause(ctx)
 	f := finished{output: &output{}}
-	watched := make(chan time.Duration, 1)
+	type end struct {
+		allowed time.Duration
+		reached bool
+	}
+	watched := make(chan end, 1)
 	started := false
 	p.Started = func(guard int) {
 		started = true
-		go func() { watched <- awaitLimit(limited, cancel, limit, int32(guard)) }()
+		go func() {
+			allowed, reached := awaitLimit(limited, limit, int32(guard))
+			if reached {
+				askWhere(limited, int32(guard))
+				cancel(errLimit)
+			}
+			watched <- end{allowed, reached}
+		}()
 	}
 	var err error
 	f.status, err = guard.Exec(limited, p, f.output)
 	cancel(nil)
 	if started {
-		f.allowed = <-watched
+		limit := <-watched
+		f.allowed, f.timedOut = limit.allowed, limit.reached
 	}
 	if errors.Is(err, errLimit) {
-		f.timedOut, err = true, nil
+		err = nil
 	}
 	return f, err
 }
 
-// awaitLimit cancels the context when the guard's program has reached its limit, and returns how long the program was
-// allowed to take. It returns early if the context is cancelled.
-func awaitLimit(ctx context.Context, cancel context.CancelCauseFunc, limit time.Duration, guard int32) time.Duration {
+// awaitLimit returns when the guard's program has reached its limit, and how long it was allowed to take. It returns early, with
+// false, if the context is cancelled.
+func awaitLimit(ctx context.Context, limit time.Duration, guard int32) (allowed time.Duration, reached bool) {
 	var before time.Duration
-	for allowed := limit; ; allowed += limit {
+	for allowed = limit; ; allowed += limit {
 		select {
 		case <-ctx.Done():
-			return allowed
+			return allowed, false
 		case <-time.After(limit):
 		}
 		used, err := processorTime(ctx, guard)
 		if err != nil || allowed >= patience*limit || !isStarved(used-before, limit) {
-			cancel(errLimit)
-			return allowed
+			return allowed, true
 		}
 		before = used
+	}
+}
+
+// lastWords is how long a program may take to print the stacks of its goroutines.
+const lastWords = 5 * time.Second
+
+// askWhere makes the children of a guard print the stacks of their goroutines and exit. It returns when they have, or when they
+// do not.
+func askWhere(ctx context.Context, guard int32) {
+	children, err := (&process.Process{Pid: guard}).ChildrenWithContext(ctx)
+	if err != nil {
+		return
+	}
+	for _, child := range children {
+		_ = child.SendSignalWithContext(ctx, syscall.SIGQUIT) // it may have ended
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(lastWords):
 	}
 }
 

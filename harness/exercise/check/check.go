@@ -71,16 +71,19 @@ func Run(t *testing.T, scenes ...Scene) {
 // play plays a scene in the bubble of its virtual time.
 func play(w *World, scene Scene) {
 	w.log()
+	defer w.end()
 	defer func() {
-		// A participant's function that the scene has called directly may panic. A panic of another goroutine ends the
-		// program, and whoever has started it reports that.
-		if cause := recover(); cause != nil {
-			w.fail(fmt.Sprintf("The controller panicked: %v.", cause))
+		switch cause := recover().(type) {
+		case nil:
+		case brokenError:
+			w.T.Fatal(cause)
+		default:
+			// A participant's function that the scene has called directly may panic, and so may the scene: the stack says which. A
+			// panic of another goroutine ends the program as well.
 			fmt.Fprintf(os.Stderr, "panic: %v\n\n%s", cause, debug.Stack())
-			w.T.FailNow()
+			os.Exit(2)
 		}
 	}()
-	defer w.end()
 	scene.Play(w)
 	w.check()
 }

@@ -1,12 +1,14 @@
 package check_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,10 +139,6 @@ var scenes = map[string]struct {
 		w.Advance(time.Second)
 		p.Stop()
 	}, "The controller was still running 1m0s after its context had been cancelled.", "asks the controller to stop", nil},
-	"panics in the check": {func(w *check.World) {
-		pods := nothing()
-		pods["web-0"]++
-	}, "The controller panicked: assignment to entry in nil map.", "", nil},
 	// The race detector fails a test, too.
 	"fails after a data race": {func(w *check.World) {
 		w.Failf("3 Pods are left.")
@@ -157,8 +155,6 @@ var scenes = map[string]struct {
 	}, "It is gone.", "Deletion failed pod=shop/web-0", nil},
 }
 
-func nothing() map[string]int { return nil }
-
 const sceneVariable = "CHECK_TEST_SCENE"
 
 // TestOneScene is run by TestVerdicts.
@@ -168,6 +164,9 @@ func TestOneScene(t *testing.T) {
 		t.Skip("TestVerdicts runs it in a process of its own")
 	}
 	played := []check.Scene{{Name: "a scene", Play: scenes[name].play}}
+	if scene, ok := broken[name]; ok {
+		played[0].Play = scene.play
+	}
 	if before := scenes[name].before; before != nil {
 		played = append([]check.Scene{{Name: "before", Play: before}}, played...)
 	}
@@ -192,6 +191,60 @@ func TestVerdicts(t *testing.T) {
 			if want.last != "" {
 				require.Equal(t, want.last, found.Timeline[len(found.Timeline)-1].What)
 			}
+		})
+	}
+}
+
+// broken are scenes that break off, and what the program then prints: it says where the mistake is, and nothing about the controller.
+var broken = map[string]struct {
+	play   func(w *check.World)
+	output string
+}{
+	"panics": {func(*check.World) {
+		var pods map[string]int
+		pods["web-0"]++
+	}, "panic: assignment to entry in nil map\n\ngoroutine "},
+	"misses an object": {func(w *check.World) {
+		check.Must(w.Client.CoreV1().Pods("shop").Get(w.T.Context(), "web-0", metav1.GetOptions{}))
+	}, `a request of the check failed: pods "web-0" not found`},
+	"deletes what is not there": {func(w *check.World) { w.Delete("pods", "shop", "web-0") }, `delete pods shop/web-0: pods "web-0" not found`},
+	"asks for a fault that does not exist here": {func(w *check.World) { w.Inject("verb=create,down=1s") },
+		"the API server in memory cannot play verb=create,down=1s: it has no down"},
+	neverEnds: {func(w *check.World) {
+		w.Start(idle)
+		w.Settle()
+		w.Say("from here on, nothing happens")
+		for w.Since() == 0 { // no time passes
+		}
+	}, verdict.Quit},
+}
+
+const neverEnds = "never ends"
+
+func TestBrokenChecks(t *testing.T) {
+	for name, want := range broken {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "verdict")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOneScene$")
+			cmd.Env = append(os.Environ(), sceneVariable+"="+name, verdict.FileVariable+"="+file)
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			require.NoError(t, cmd.Start())
+			if name == neverEnds {
+				require.Eventually(t, func() bool {
+					found, err := verdict.ReadFile(file)
+					return err == nil && len(found.Timeline) > 1
+				}, time.Minute, 10*time.Millisecond)
+				require.NoError(t, cmd.Process.Signal(syscall.SIGQUIT))
+			}
+			require.Error(t, cmd.Wait())
+			require.Contains(t, out.String(), want.output)
+			require.Contains(t, out.String(), "check_test.go:")
+			found, err := verdict.ReadFile(file)
+			require.NoError(t, err)
+			require.Empty(t, found.Failure)
+			require.False(t, found.Passed)
 		})
 	}
 }

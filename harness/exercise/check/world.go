@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -83,7 +85,7 @@ func (w *World) Config() *rest.Config { return w.user.Config() }
 
 // Given adds objects to the world, as they are, with their status. An object of the same name is replaced. It needs no
 // request, so it is not in the timeline. An object of a custom resource must have its TypeMeta set.
-func (w *World) Given(objects ...runtime.Object) {
+func (w *World) Given(objects ...apiruntime.Object) {
 	w.T.Helper()
 	for _, object := range objects {
 		gvk := object.GetObjectKind().GroupVersionKind()
@@ -95,7 +97,7 @@ func (w *World) Given(objects ...runtime.Object) {
 			gvk = kinds[0]
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(gvk)
-		stored, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		stored, err := apiruntime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
 			w.T.Fatalf("Given: %v", err)
 		}
@@ -114,13 +116,18 @@ func withoutNulls(object inmemory.Object) inmemory.Object {
 	return object
 }
 
-// Must fails the check if a user's request has failed: w.Must(client.Update(...)). It is a mistake in the check.
+// Must ends the check if a user's request has failed: check.Must(client.Update(...)). Either the participant's controller has
+// deleted or changed what the check works with, or the check has a mistake.
 func Must[T any](object T, err error) T {
 	if err != nil {
-		panic(fmt.Sprintf("a request of the check failed: %v", err))
+		_, file, line, _ := runtime.Caller(1)
+		panic(brokenError(fmt.Sprintf("%s:%d: a request of the check failed: %v", filepath.Base(file), line, err)))
 	}
 	return object
 }
+
+// brokenError is why a check could not go on.
+type brokenError string
 
 // Delete deletes an object as the user.
 func (w *World) Delete(resource, namespace, name string) {
@@ -291,8 +298,7 @@ func (w *World) Never(during time.Duration, happens func() bool, format string, 
 }
 
 // Inject makes something go wrong with the requests of all programs but the user's, until Heal:
-// "verb=delete,resource=pods,nth=2,refuse=500". See apiproxy.FaultUsage. down, watch=unobserved, watch=no-bookmarks,
-// lost=late and faults of machines are not available.
+// "verb=delete,resource=pods,nth=2,refuse=500". See apiproxy.FaultUsage. Not all faults are available: see Server.Inject.
 func (w *World) Inject(faults ...string) {
 	w.T.Helper()
 	for _, text := range faults {
@@ -300,12 +306,19 @@ func (w *World) Inject(faults ...string) {
 		if err != nil {
 			w.T.Fatal(err)
 		}
-		w.Server.Inject(fault)
+		w.InjectFault(fault)
 	}
 }
 
 // InjectFault is Inject for faults that have no text, such as one with the effect Kill.
-func (w *World) InjectFault(faults ...apiproxy.Fault) { w.Server.Inject(faults...) }
+func (w *World) InjectFault(faults ...apiproxy.Fault) (remove func()) {
+	w.T.Helper()
+	remove, err := w.Server.Inject(faults...)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return remove
+}
 
 // Heal ends all faults.
 func (w *World) Heal() { w.Server.Heal() }
@@ -317,7 +330,7 @@ func (w *World) BreakWatches(resource string, meanwhile func()) {
 	gap := apiproxy.Fault{Effect: apiproxy.Effect{Refuse: 503}}
 	gap.Resource = resource
 	w.say("world", "breaks all watches of "+resource, "")
-	mend := w.Server.Inject(gap)
+	mend := w.InjectFault(gap)
 	w.Server.CutWatches(resource)
 	synctest.Wait()
 	meanwhile()

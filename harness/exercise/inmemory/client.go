@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -204,6 +203,9 @@ func (s *Server) answer(ctx context.Context, c *Client, t target, r *http.Reques
 
 func copyOf(r history.Request) *history.Request { return &r }
 
+// is reports whether a request has what a fault asks for, if it asks for anything.
+func is(want, got string) bool { return want == "" || want == got }
+
 // begin numbers a request, and returns the effects of the faults that apply to it.
 func (s *Server) begin(c *Client, request *history.Request) []apiproxy.Effect {
 	s.mu.Lock()
@@ -215,7 +217,7 @@ func (s *Server) begin(c *Client, request *history.Request) []apiproxy.Effect {
 	}
 	var effects []apiproxy.Effect
 	for _, f := range s.faults {
-		if !matches(f.Match, *request) || f.For > 0 && !f.first.IsZero() && time.Since(f.first) > f.For {
+		if !f.Matches(*request) || !is(f.Program, request.Who) || f.For > 0 && !f.first.IsZero() && time.Since(f.first) > f.For {
 			continue
 		}
 		f.matched++
@@ -228,12 +230,6 @@ func (s *Server) begin(c *Client, request *history.Request) []apiproxy.Effect {
 		effects = append(effects, f.Effect)
 	}
 	return effects
-}
-
-func matches(m apiproxy.Match, r history.Request) bool {
-	is := func(want, got string) bool { return want == "" || want == got }
-	return is(m.Verb, r.Verb) && is(m.Group, r.Group) && is(m.Resource, r.Resource) && is(m.Subresource, r.Subresource) &&
-		is(m.Namespace, r.Namespace) && is(m.Name, r.Name) && is(m.Program, r.Who) && strings.HasPrefix(r.Agent, m.Agent)
 }
 
 // refuse returns the answer of a server that refuses a request.

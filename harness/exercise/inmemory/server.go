@@ -104,8 +104,14 @@ func (s *Server) AddResource(resource schema.GroupVersionResource, kind string) 
 	s.kinds[resource] = kind
 }
 
-// Inject adds faults to the requests of all clients but privileged ones, until remove or Heal is called.
-func (s *Server) Inject(faults ...apiproxy.Fault) (remove func()) {
+// Inject adds faults to the requests of all clients but privileged ones, until remove or Heal is called. It refuses those that it
+// cannot play: of a proxy in front of a server, of processes, and of machines.
+func (s *Server) Inject(faults ...apiproxy.Fault) (remove func(), err error) {
+	for _, f := range faults {
+		if key := unsupported(f); key != "" {
+			return nil, fmt.Errorf("the API server in memory cannot play %s: it has no %s", f, key)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var added []*fault
@@ -117,7 +123,20 @@ func (s *Server) Inject(faults ...apiproxy.Fault) (remove func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.faults = slices.DeleteFunc(s.faults, func(f *fault) bool { return slices.Contains(added, f) })
+	}, nil
+}
+
+// unsupported returns the key of an effect that only apiproxy can play; "" if the fault has none.
+func unsupported(f apiproxy.Fault) string {
+	for key, used := range map[string]bool{
+		"down": f.Down > 0, "crash": f.Crash != "", "stop": f.Stop != "", "freeze": f.Freeze != "", "reboot": f.Reboot != "", "power-cut": f.PowerCut != "",
+		"lost=late": f.Lost == apiproxy.LostLate, "watch=unobserved": f.Watch == apiproxy.WatchUnobserved, "watch=no-bookmarks": f.Watch == apiproxy.WatchNoBookmarks,
+	} {
+		if used {
+			return key
+		}
 	}
+	return ""
 }
 
 // Heal ends all faults. Watches whose events were held back deliver them.

@@ -65,7 +65,8 @@ func (w *world) inject(faults ...string) {
 	for _, text := range faults {
 		fault, err := apiproxy.ParseFault(text)
 		require.NoError(w.t, err)
-		w.Inject(fault)
+		_, err = w.Inject(fault)
+		require.NoError(w.t, err)
 	}
 }
 
@@ -378,9 +379,10 @@ func isStatus(err error) bool { return apierrors.ReasonForError(err) != metav1.S
 func TestKill(t *testing.T) {
 	for when, created := range map[string]bool{apiproxy.Before: false, apiproxy.After: true} {
 		inWorld(t, func(t *testing.T, w *world) {
-			w.Inject(apiproxy.Fault{Match: apiproxy.Match{Verb: "create"}, Effect: apiproxy.Effect{Kill: when}})
+			_, err := w.Inject(apiproxy.Fault{Match: apiproxy.Match{Verb: "create"}, Effect: apiproxy.Effect{Kill: when}})
+			require.NoError(t, err)
 			pods := w.client.CoreV1().Pods("shop")
-			_, err := pods.Create(t.Context(), pod("web-0"), metav1.CreateOptions{})
+			_, err = pods.Create(t.Context(), pod("web-0"), metav1.CreateOptions{})
 			require.Error(t, err)
 			_, err = pods.List(t.Context(), metav1.ListOptions{})
 			require.ErrorContains(t, err, "has been killed")
@@ -389,6 +391,26 @@ func TestKill(t *testing.T) {
 			require.Equal(t, created, len(w.Objects(schema.GroupResource{Resource: "pods"})) == 1)
 		})
 	}
+}
+
+// A fault that would be ignored would make a scene test nothing. Each key of a fault is either played or refused.
+func TestFaultsThatAreRefused(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, text := range []string{
+			"down=1s", "nth=2,crash=before", "stop=before", "freeze=after", "reboot=before", "power-cut=after", "delay=1s,lost=late",
+			"verb=watch,watch=unobserved", "verb=watch,watch=no-bookmarks",
+		} {
+			fault, err := apiproxy.ParseFault(text)
+			require.NoError(t, err)
+			_, err = w.Inject(apiproxy.Fault{Effect: apiproxy.Effect{Refuse: 500}}, fault)
+			require.ErrorContains(t, err, "the API server in memory cannot play "+fault.String())
+			_, err = w.client.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err, "neither fault is in force")
+		}
+		w.inject("verb=list,group=core,resource=pods,subresource=none,refuse=500") // as of a proxy
+		_, err := w.client.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
+		require.True(t, apierrors.IsInternalError(err), "%v", err)
+	})
 }
 
 func TestWatchFaults(t *testing.T) {

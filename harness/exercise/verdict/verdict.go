@@ -13,9 +13,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -71,8 +74,24 @@ func NewWriter(print func(string)) (*Writer, error) {
 			return nil, fmt.Errorf("write the verdict: %w", err)
 		}
 		w.file = file
+		answerQuit()
 	}
 	return w, nil
+}
+
+// Quit begins the stacks of all goroutines that a check prints on SIGQUIT, before it exits.
+const Quit = "SIGQUIT: quit\n"
+
+// answerQuit answers SIGQUIT as the Go runtime does, and in addition with the stacks of goroutines that are running.
+func answerQuit() {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGQUIT)
+	go func() {
+		<-asked
+		stacks := make([]byte, 4<<20)
+		fmt.Fprintf(os.Stderr, "%s\n%s\n", Quit, stacks[:runtime.Stack(stacks, true)])
+		os.Exit(2)
+	}()
 }
 
 // Scene begins a new timeline.
