@@ -54,6 +54,20 @@ func TestExercise(t *testing.T) {
 			c.run()
 			expect(w, c, 1, "The controller was killed after it had created network blue and before it could write its ID. It was started again. ", "blue")
 		}},
+		check.Scene{Name: "a ConfigMap is deleted and created again", Play: func(w *check.World) {
+			c := start(w, &tagged{w: w})
+			for want := 2; want < 4; want++ {
+				w.Delete("configmaps", "net", "blue")
+				w.Advance(time.Second)
+				w.Given(network("blue"))
+				w.Advance(time.Minute)
+				expect(w, c, want, "ConfigMap net/blue was deleted, and another one of that name created. ", "blue")
+				got := check.Must(w.Client.CoreV1().ConfigMaps("net").Get(context.Background(), "blue", metav1.GetOptions{})).Annotations[NetworkID]
+				if want := fmt.Sprint("network-", want); got != want {
+					w.Failf("ConfigMap net/blue was deleted, and another one of that name created. It has %s, and should have %s, which was created for it.", got, want)
+				}
+			}
+		}},
 	)
 }
 

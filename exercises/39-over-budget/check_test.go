@@ -32,6 +32,20 @@ func TestExercise(t *testing.T) {
 				w.Failf("At most one Node may be unavailable. The watch of Nodes was five minutes late, and the controller admitted both node-1 and node-2.")
 			}
 		}},
+		check.Scene{Name: "a Node reboots while the watch of Nodes is broken", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionTrue), node("node-2", corev1.ConditionTrue))
+			start(w)
+			for _, name := range []string{"node-1", "node-2", "node-1"} {
+				w.Inject("verb=watch,resource=nodes,late=10s")
+				w.Server.CutWatches("nodes")
+				w.Advance(time.Minute)
+				w.Given(node(name, corev1.ConditionTrue, Needed))
+				w.Eventually(5*time.Minute, func() bool { return len(admitted(w)) > 0 }, "Node %s needs a reboot, and no other Node is being rebooted. It has not been admitted for five minutes.", name)
+				w.BreakWatches("nodes", func() { reboot(w, name) })
+				w.Heal()
+				w.Advance(time.Minute)
+			}
+		}},
 		check.Scene{Name: "three Nodes reboot, one after the other", Play: func(w *check.World) {
 			w.Given(node("node-1", corev1.ConditionTrue, Needed), node("node-2", corev1.ConditionTrue, Needed), node("node-3", corev1.ConditionTrue, Needed))
 			start(w)

@@ -4,6 +4,7 @@ package writeleaderelection
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -64,6 +65,42 @@ func TestExercise(t *testing.T) {
 			w.Advance(time.Minute)
 			r.now("a", "Replica a had lost the Lease and could reach the API server again. Then replica b was stopped, and a minute later, replica a does not work.")
 			a.Stop()
+		}},
+		check.Scene{Name: "the leader's network hangs", Play: func(w *check.World) {
+			for _, hang := range []time.Duration{18 * time.Second, 40 * time.Second} {
+				r := &replicas{w: w, stopping: time.Second}
+				a := r.start("a")
+				r.oneOf("a")
+				b := r.start("b")
+				w.Advance(time.Minute)
+				w.Say("the network of replica a hangs for %s", hang)
+				w.Inject(fmt.Sprintf("program=a,resource=leases,hang=%[1]s,for=%[1]s", hang))
+				for range 60 {
+					w.Advance(time.Second)
+					r.working()
+				}
+				r.now("b", "Replica a could not renew its Lease for a while, and replica b has not taken over.")
+				w.Heal()
+				b.Stop()
+				w.Advance(time.Minute)
+				r.now("a", "Replica a had lost the Lease and could reach the API server again. Then replica b was stopped, and a minute later, replica a does not work.")
+				a.Stop()
+			}
+		}},
+		check.Scene{Name: "a replica that does not lead is stopped", Play: func(w *check.World) {
+			r := &replicas{w: w, stopping: time.Second}
+			r.start("a")
+			r.oneOf("a")
+			r.start("b")
+			for range 10 {
+				c := r.start("c")
+				w.Advance(20 * time.Second)
+				c.Stop()
+				for range 20 {
+					w.Advance(time.Second)
+					r.now("a", "Replica a works. Replica c, which does not, was stopped, and then replica a did not go on alone.")
+				}
+			}
 		}},
 		check.Scene{Name: "the leader loses the Lease, and takes long to stop its work", Play: func(w *check.World) {
 			r := &replicas{w: w, stopping: 8 * time.Second}

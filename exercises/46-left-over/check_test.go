@@ -43,6 +43,18 @@ func TestExercise(t *testing.T) {
 			start(w)
 			expect(w, "shop", "db", "", "The annotation of namespace shop was removed while the controller was down. ")
 		}},
+		check.Scene{Name: "namespaces have a Secret of their own with the name of a source", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync), namespace("blog"), secret("vault", "db", "one", Sync), secret("vault", "key", "one", Sync),
+				secret("shop", "db", "mine"), secret("blog", "db", "mine"))
+			start(w)
+			expect(w, "shop", "key", "one", "Secret vault/key is to be copied to namespace shop. ")
+			expect(w, "blog", "db", "mine", "Namespace blog is not annotated, and has a Secret db of its own. ")
+			w.Given(namespace("shop"))
+			expect(w, "shop", "key", "", "Namespace shop is no longer annotated. ")
+			expect(w, "shop", "db", "mine", "Namespace shop is no longer annotated, and has a Secret db of its own. ")
+			w.Delete("secrets", "vault", "db")
+			expect(w, "blog", "db", "mine", "Secret vault/db was deleted, and namespace blog has a Secret db of its own. ")
+		}},
 		check.Scene{Name: "the annotation of a source is removed", Play: func(w *check.World) {
 			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync))
 			start(w)
