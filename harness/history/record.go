@@ -93,6 +93,9 @@ type Event struct {
 	Name            string    `json:"name,omitempty"`
 	UID             string    `json:"uid,omitempty"`
 	ResourceVersion string    `json:"rv,omitempty"`
+	// Changed says in a few words in what the object differs from its version before; "" if the recorder does not know that
+	// version.
+	Changed string `json:"changed,omitempty"`
 	// Bytes is the event's size on the wire. The size of a batch of events that were compressed together is divided
 	// among them by their uncompressed sizes.
 	Bytes int `json:"bytes"`

@@ -333,9 +333,26 @@ func (w *World) BreakWatches(resource string, meanwhile func()) {
 	mend := w.InjectFault(gap)
 	w.Server.CutWatches(resource)
 	synctest.Wait()
+	before := w.names(resource)
 	meanwhile()
+	after := w.names(resource)
 	w.Server.ForgetChanges()
 	mend()
+	for _, name := range before {
+		if !slices.Contains(after, name) {
+			w.say("world", fmt.Sprintf("lets watches work again; none saw %s %s go, so a cache that has it gets a tombstone", verdict.Singular(resource), name), "")
+		}
+	}
+}
+
+// names returns the names of all objects of a resource.
+func (w *World) names(resource string) (names []string) {
+	for _, object := range w.Server.Objects(w.resource(resource).GroupResource()) {
+		metadata := object["metadata"].(inmemory.Object)
+		namespace, _ := metadata["namespace"].(string)
+		names = append(names, strings.TrimPrefix(fmt.Sprint(namespace, "/", metadata["name"]), "/"))
+	}
+	return names
 }
 
 // History returns the recording of all requests and watch events so far.

@@ -78,9 +78,10 @@ type watch struct {
 
 // event is an event for one watch. With an empty kind, it is a change that the watch's selector does not select.
 type event struct {
-	kind   string
-	object any
-	time   time.Time
+	kind    string
+	object  any
+	time    time.Time
+	changed string // in a few words
 }
 
 // add adds a change to the watch's pending events, if it concerns the watch.
@@ -98,7 +99,11 @@ func (w *watch) add(c change) {
 	case !is:
 		kind = "DELETED"
 	}
-	w.queue(event{kind, c.object, c.time})
+	e := event{kind: kind, object: c.object, time: c.time}
+	if kind == "MODIFIED" {
+		e.changed = describe(c.old, c.object)
+	}
+	w.queue(e)
 }
 
 func (w *watch) queue(e event) {
@@ -159,17 +164,17 @@ func (s *Server) watch(ctx context.Context, t target, r *http.Request, request h
 	case from == 0 || initial:
 		for _, object := range s.objects[w.resource] {
 			if selects.matches(object) {
-				w.queue(event{"ADDED", object, time.Now()})
+				w.queue(event{kind: "ADDED", object: object, time: time.Now()})
 			}
 		}
 		if initial {
-			w.queue(event{"BOOKMARK", Object{
+			w.queue(event{kind: "BOOKMARK", object: Object{
 				"kind": s.kinds[t.GroupVersionResource], "apiVersion": t.GroupVersion().String(),
 				"metadata": Object{
 					"resourceVersion": strconv.FormatInt(s.version, 10), "creationTimestamp": nil,
 					"annotations": Object{metav1.InitialEventsAnnotationKey: "true"},
 				},
-			}, time.Now()})
+			}, time: time.Now()})
 		}
 	case from < s.version && (len(s.changes) == 0 || s.changes[0].version > from+1):
 		w.queue(expired())
@@ -215,7 +220,7 @@ func (b *watchBody) Close() error {
 func expired() event {
 	status := apierrors.NewResourceExpired("too old resource version").Status()
 	status.Kind, status.APIVersion = "Status", "v1"
-	return event{"ERROR", status, time.Now()}
+	return event{kind: "ERROR", object: status, time: time.Now()}
 }
 
 // deliver writes the events of a watch until ctx is cancelled, the client is gone, or a fault ends the watch.
@@ -262,7 +267,7 @@ func (s *Server) deliver(ctx context.Context, w *watch, to io.Writer, request hi
 		if e.kind != "BOOKMARK" {
 			number++
 		}
-		recorded := history.Event{Request: request.ID, Time: time.Now(), Type: e.kind, Group: w.resource.Group, Resource: w.resource.Resource}
+		recorded := history.Event{Request: request.ID, Time: time.Now(), Type: e.kind, Group: w.resource.Group, Resource: w.resource.Resource, Changed: e.changed}
 		if object, ok := e.object.(Object); ok {
 			recorded.Namespace, recorded.Name = metadata(object, "namespace"), metadata(object, "name")
 			recorded.UID, recorded.ResourceVersion = metadata(object, "uid"), metadata(object, "resourceVersion")

@@ -20,14 +20,14 @@ func OfRecord(r history.Record) (Line, bool) {
 		if e.Type == "BOOKMARK" {
 			return Line{}, false
 		}
-		return Line{Who: "event", What: fmt.Sprintf("%s %s %s", e.Type, singular(e.Resource), strings.Trim(e.Namespace+"/"+e.Name, "/"))}, true
+		return Line{Who: "event", What: fmt.Sprintf("%s %s %s", e.Type, Singular(e.Resource), strings.Trim(e.Namespace+"/"+e.Name, "/")), Note: e.Changed}, true
 	}
 	q := r.Request
 	isRead := q.Verb == "get" || q.Verb == "list" || q.Verb == "watch"
 	if q.Verb == "watch" && !q.Open || q.Who == UserName && isRead {
 		return Line{}, false
 	}
-	l := Line{Who: q.Who, What: q.Verb + " " + singular(q.What())}
+	l := Line{Who: q.Who, What: q.Verb + " " + Singular(q.What())}
 	if q.Verb == "list" || q.Verb == "watch" || q.Verb == "deletecollection" || q.Resource == "" {
 		l.What = q.Verb + " " + q.What()
 	}
@@ -59,8 +59,8 @@ func OfRecord(r history.Record) (Line, bool) {
 
 var plural = regexp.MustCompile(`^([a-z]+?)(ies|sses|s)\b`)
 
-// singular makes "pods/status" "pod/status".
-func singular(resource string) string {
+// Singular makes "pods/status" "pod/status".
+func Singular(resource string) string {
 	return plural.ReplaceAllStringFunc(resource, func(word string) string {
 		switch {
 		case strings.HasSuffix(word, "ies"):
