@@ -38,6 +38,7 @@ type About struct {
 	Title   string `json:"title"`
 	Lesson  int    `json:"lesson"`            // the lesson that it belongs to, from 1
 	Cluster bool   `json:"cluster,omitempty"` // true if the check needs a control plane
+	Write   bool   `json:"write,omitempty"`   // true if the participant writes a part that is missing, instead of fixing a bug
 	// Vet has the analyzers of go vet that must find nothing in the participant's code, such as "waitgroup"; "" for none. They
 	// make each check slower, and the first one by many seconds. So it is for mistakes that no scene can show.
 	Vet string `json:"vet,omitempty"`
@@ -363,7 +364,7 @@ func (e Exercise) Problems() []error {
 	report := func(format string, args ...any) {
 		problems = append(problems, fmt.Errorf("%s: "+format, append([]any{e.Name}, args...)...))
 	}
-	known := []string{graderFile, aboutFile, pageFile, hintsFile, goldenFile, solutionDir}
+	known := []string{graderFile, aboutFile, pageFile, hintsFile, whyFile, goldenFile, solutionDir}
 	present := map[string]bool{}
 	entries, err := os.ReadDir(e.Dir)
 	if err != nil {

@@ -112,6 +112,8 @@ func TestProgress(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(c.Dir, "my", "progress.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, `# Kept by "make exercise". Delete this file to start over; your code stays.
+helped:
+  01-add: 0
 hints:
   02-more: 2
 passed:
@@ -133,10 +135,22 @@ passed:
 	_, done = p.CurrentOf(c)
 	require.True(t, done)
 	require.Equal(t, 3, p.Count(c))
-	p.Forget(c.Exercises[1])
-	e, done = p.CurrentOf(c)
-	require.Equal(t, "02-more", e.Name)
-	require.False(t, done)
+	solved, about := p.Marks(c.Exercises[1])
+	require.True(t, solved)
+	require.Equal(t, []string{"with 2 hints"}, about)
+	p.Again(c.Exercises[1])
+	solved, about = p.Marks(c.Exercises[1])
+	require.True(t, solved, "what was solved stays solved")
+	require.Equal(t, []string{"with 2 hints"}, about)
+	require.Zero(t, p.Hints["02-more"])
+	e = exercise.Exercise{Name: "54-new", About: exercise.About{Write: true, Cluster: true}}
+	p.Hints[e.Name] = 1
+	solved, about = p.Marks(e)
+	require.False(t, solved)
+	require.Equal(t, []string{"write", "needs the control plane"}, about)
+	p.Pass(e, time.Now())
+	_, about = p.Marks(e)
+	require.Equal(t, []string{"write", "needs the control plane", "with a hint"}, about)
 
 	write(t, filepath.Join(c.Dir, "my", "progress.yaml"), "passed: 7")
 	_, err = c.ReadProgress()
@@ -153,6 +167,7 @@ func TestProblems(t *testing.T) {
 		"no page":          {"README.md", "", "there is no README.md"},
 		"another title":    {"README.md", "# It adds\n", `README.md must begin with "# It subtracts"`},
 		"an orphan":        {"notes.txt", "x", "nothing uses the file notes.txt"},
+		"no explanation":   {"why.md", "", "there is no why.md"},
 		"two hints":        {"hints.md", "## 1\n\nx\n\n## 2\n\ny\n", "2 hints instead of 3"},
 		"an empty hint":    {"hints.md", "## 1\n\nx\n\n## 2\n\n## 3\n\ny\n", "is empty"},
 		"a hint too much":  {"hints.md", "## 1\n\nx\n\n## 2\n\ny\n\n## 3\n\nWrite `func Add(a, b int) int {  return a + b }`.\n", "hint 3 gives away the line"},

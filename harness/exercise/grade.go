@@ -42,9 +42,9 @@ const (
 type Verdict struct {
 	Exercise string         `json:"exercise"`
 	Outcome  Outcome        `json:"outcome"`
-	Message  string         `json:"message"` // what went wrong, in one or two sentences; "" if it has passed
-	Scene    string         `json:"scene,omitempty"`
-	Timeline []verdict.Line `json:"timeline,omitempty"` // what led to it
+	Message  string         `json:"message"`            // what went wrong, in one or two sentences; "" if it has passed
+	Scene    string         `json:"scene,omitempty"`    // that failed; if all have passed, that which fails as shipped
+	Timeline []verdict.Line `json:"timeline,omitempty"` // of the scene
 	Output   string         `json:"output,omitempty"`   // the end of what the compiler or the program has printed
 	Seconds  float64        `json:"seconds"`            // how long it took to build and to run
 }
@@ -235,6 +235,8 @@ func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, pro
 	v.Outcome, v.Message = judge(found, run, dir)
 	if v.Outcome != Passed {
 		v.Output = run.excerpt(dir)
+	} else if scene, _ := e.Before(); found.Earlier[scene] != nil {
+		v.Scene, v.Timeline = scene, found.Earlier[scene]
 	}
 	v.Seconds = time.Since(start).Seconds()
 	return v, nil

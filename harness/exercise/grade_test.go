@@ -92,6 +92,7 @@ func newCatalogue(t *testing.T, names ...string) *exercise.Catalogue {
 		write(t, filepath.Join(dir, ".solution", "controller.go"), solved)
 		write(t, filepath.Join(dir, "README.md"), "# It subtracts\n\nSee [the lesson](../../01-naive-loop/README.md).\n")
 		write(t, filepath.Join(dir, "hints.md"), "## 1\n\nLook.\n\n## 2\n\nLook there.\n\n## 3\n\nAnother operator.\n")
+		write(t, filepath.Join(dir, "why.md"), "A sum is no difference.\n")
 		write(t, filepath.Join(dir, "failure.golden"), "")
 		write(t, filepath.Join(dir, "exercise.yaml"), "title: It subtracts\nlesson: 1\nfails: it subtracts\n")
 	}

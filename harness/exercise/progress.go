@@ -18,6 +18,8 @@ type Progress struct {
 	Passed map[string]time.Time `json:"passed,omitempty"`
 	// Hints says how many hints of each exercise have been shown, by name.
 	Hints map[string]int `json:"hints,omitempty"`
+	// Helped says how many hints had been shown when each exercise has passed for the first time, by name.
+	Helped map[string]int `json:"helped,omitempty"`
 	// Current is the exercise that the participant has chosen and that has not passed since, "" for the first that has not
 	// passed.
 	Current string `json:"current,omitempty"`
@@ -48,6 +50,9 @@ func readProgress(path string) (*Progress, error) {
 	}
 	if p.Hints == nil {
 		p.Hints = map[string]int{}
+	}
+	if p.Helped == nil {
+		p.Helped = map[string]int{}
 	}
 	return p, nil
 }
@@ -135,11 +140,26 @@ func (p *Progress) Pass(e Exercise, now time.Time) {
 	}
 	if p.Passed[e.Name].IsZero() {
 		p.Passed[e.Name] = now.UTC().Truncate(time.Second)
+		p.Helped[e.Name] = p.Hints[e.Name]
 	}
 }
 
-// Forget notes that an exercise is to be done again.
-func (p *Progress) Forget(e Exercise) {
-	delete(p.Passed, e.Name)
-	delete(p.Hints, e.Name)
+// Again notes that the participant starts an exercise again. One that has been solved stays solved.
+func (p *Progress) Again(e Exercise) { delete(p.Hints, e.Name) }
+
+// Marks says what a list shows about an exercise, beside its title: whether it has been solved, and what it is like.
+func (p *Progress) Marks(e Exercise) (solved bool, about []string) {
+	solved = !p.Passed[e.Name].IsZero()
+	if e.Write {
+		about = append(about, "write")
+	}
+	if e.Cluster {
+		about = append(about, "needs the control plane")
+	}
+	if helped := p.Helped[e.Name]; solved && helped == 1 {
+		about = append(about, "with a hint")
+	} else if solved && helped > 1 {
+		about = append(about, fmt.Sprintf("with %d hints", helped))
+	}
+	return solved, about
 }

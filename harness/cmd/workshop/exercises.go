@@ -149,8 +149,22 @@ func doExercises(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	return errors.Join(printVerdict(e, v), exitOf(v))
+}
+
+// printVerdict prints the verdict on an exercise, and why a solution is right if it has passed.
+func printVerdict(e exercise.Exercise, v exercise.Verdict) error {
 	fmt.Print(v.Text(columns(), shownLines))
-	return exitOf(v)
+	if !v.Passed() {
+		return nil
+	}
+	why, err := e.Why()
+	for paragraph := range strings.SplitSeq(why, "\n\n") {
+		if paragraph != "" {
+			fmt.Printf("\n%s\n", exercise.Wrap(strings.ReplaceAll(paragraph, "\n", " "), columns()))
+		}
+	}
+	return err
 }
 
 // shownLines is how many lines of a timeline are shown at most. The JSON form has all that are kept.
@@ -236,7 +250,7 @@ func exercisesCheckCommand() *cobra.Command {
 			if asJSON {
 				err = printJSON(v)
 			} else {
-				fmt.Print(v.Text(columns(), shownLines))
+				err = printVerdict(e, v)
 			}
 			return errors.Join(err, exitOf(v))
 		},
@@ -306,11 +320,14 @@ func exercisesRunCommand() *cobra.Command {
 // standing is what the list says about an exercise.
 type standing struct {
 	Name    string     `json:"name"`
+	Number  int        `json:"number"`
 	Title   string     `json:"title"`
 	Lesson  int        `json:"lesson"`
 	Cluster bool       `json:"cluster"` // needs a control plane
+	Write   bool       `json:"write"`   // a part is missing, instead of wrong
 	Started bool       `json:"started"` // has a copy that was changed
 	Hints   int        `json:"hints"`   // shown so far
+	Helped  int        `json:"helped"`  // hints that had been shown when it has passed for the first time
 	Passed  *time.Time `json:"passed"`  // for the first time; null if it has not
 }
 
@@ -327,7 +344,8 @@ func exercisesListCommand() *cobra.Command {
 			}
 			list := []standing{}
 			for _, e := range c.catalogue.Exercises {
-				s := standing{Name: e.Name, Title: e.Title, Lesson: e.Lesson, Cluster: e.Cluster, Started: e.IsChanged(), Hints: c.progress.Hints[e.Name]}
+				s := standing{Name: e.Name, Number: e.Number, Title: e.Title, Lesson: e.Lesson, Cluster: e.Cluster, Started: e.IsChanged(), Hints: c.progress.Hints[e.Name],
+					Write: e.Write, Helped: c.progress.Helped[e.Name]}
 				if at := c.progress.Passed[e.Name]; !at.IsZero() {
 					s.Passed = &at
 				}
@@ -337,15 +355,21 @@ func exercisesListCommand() *cobra.Command {
 				return printJSON(list)
 			}
 			current, done := c.progress.CurrentOf(c.catalogue)
-			for _, s := range list {
+			lesson := 0
+			for i, e := range c.catalogue.Exercises {
+				if e.Lesson != lesson {
+					lesson = e.Lesson
+					fmt.Printf("Lesson %d\n", lesson)
+				}
 				mark, pointer := " ", " "
-				if s.Passed != nil {
+				solved, about := c.progress.Marks(e)
+				if solved {
 					mark = "✓"
 				}
-				if s.Name == current.Name && !done {
+				if e.Name == current.Name && !done {
 					pointer = ">"
 				}
-				fmt.Printf("%s %s %-28s  %s\n", pointer, mark, s.Name, s.Title)
+				fmt.Println(strings.TrimRight(fmt.Sprintf("%s %s %2d  %-40s  %s", pointer, mark, list[i].Number, e.Title, strings.Join(about, ", ")), " "))
 			}
 			fmt.Printf("%d of %d solved\n", c.progress.Count(c.catalogue), len(list))
 			return nil
@@ -400,13 +424,14 @@ func exercisesResetCommand() *cobra.Command {
 				return err
 			}
 			fmt.Printf("%s is as shipped again: %s\n", e.Name, relativePath(e.Mine))
-			return c.progress.Update(func(p *exercise.Progress) { p.Forget(e) })
+			return c.progress.Update(func(p *exercise.Progress) { p.Again(e) })
 		},
 	}
 }
 
 func exercisesSolutionCommand() *cobra.Command {
-	return &cobra.Command{
+	var diff bool
+	cmd := &cobra.Command{
 		Use:   "solution NAME",
 		Short: "Write the solution of an exercise next to your copy",
 		Args:  cobra.ExactArgs(1),
@@ -426,10 +451,20 @@ func exercisesSolutionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Println(relativePath(dir))
-			return nil
+			if !diff {
+				fmt.Println(relativePath(dir))
+				return nil
+			}
+			text, err := e.Difference()
+			if text == "" && err == nil {
+				text = "The solution is the same as your code."
+			}
+			fmt.Println(text)
+			return err
 		},
 	}
+	cmd.Flags().BoolVar(&diff, "diff", false, "print it as a diff to your code")
+	return cmd
 }
 
 // relativePath returns a path relative to the working directory, if that is shorter.

@@ -47,6 +47,7 @@ func newExercises(t *testing.T) *repository {
 		r.write("exercises/"+name+"/check_test.go", smallGrader)
 		r.write("exercises/"+name+"/README.md", "# It subtracts\n")
 		r.write("exercises/"+name+"/hints.md", "## 1\n\nFirst.\n\n## 2\n\nSecond.\n\n## 3\n\nThird.\n")
+		r.write("exercises/"+name+"/why.md", "A sum is no\n`difference`.\n\nThat is all.\n")
 		r.write("exercises/"+name+"/exercise.yaml", "title: It subtracts\nlesson: 1\nfails: it subtracts\n")
 	}
 	return r
@@ -64,7 +65,7 @@ func TestExercises(t *testing.T) {
 	r := newExercises(t)
 	out := r.exercises(1)
 	require.Contains(t, out, "# It subtracts\n\nYour copy: exercises/my/01-add\n\n01-add: failed\n\n1 and 2 made something else.\n\nWhat happened (it adds):\n\n     0.0s  controller  adds\n")
-	require.Contains(t, r.exercises(0, "list"), ">   01-add                        It subtracts\n    02-more")
+	require.Contains(t, r.exercises(0, "list"), "Lesson 1\n>    1  It subtracts\n     2  It subtracts\n")
 
 	require.Equal(t, "Hint 1 of 3\n\nFirst.\n\n", r.exercises(0, "hint"))
 	require.Contains(t, r.exercises(0, "hint", "1"), "First.\n\nHint 2 of 3\n\nSecond.")
@@ -72,8 +73,10 @@ func TestExercises(t *testing.T) {
 	require.Equal(t, "exercises/my/01-add/solution\n", r.exercises(0, "solution", "1"))
 	require.Contains(t, r.exercises(1, "check", "1"), "01-add: failed")
 	require.NoError(t, os.Rename(filepath.Join(r.dir, "exercises/my/01-add/solution/controller.go"), filepath.Join(r.dir, "exercises/my/01-add/controller.go")))
-	require.Equal(t, "01-add: passed\n", r.exercises(0, "check", "01-add"))
-	require.Contains(t, r.exercises(0, "list"), "  ✓ 01-add                        It subtracts\n>   02-more")
+	require.Equal(t, "01-add: passed\n\nA sum is no `difference`.\n\nThat is all.\n", r.exercises(0, "check", "01-add"))
+	require.Equal(t, "The solution is the same as your code.\n", r.exercises(0, "solution", "1", "--diff"))
+	require.Contains(t, r.exercises(0, "solution", "2", "--diff"), "\n-func Add(a, b int) int { return a - b }\n+func Add(a, b int) int { return a + b }\n")
+	require.Contains(t, r.exercises(0, "list"), "  ✓  1  It subtracts                              with 2 hints\n>    2  It subtracts\n")
 	require.Contains(t, r.exercises(1), "Your copy: exercises/my/02-more")
 
 	out = r.exercises(1, "run")
@@ -96,7 +99,8 @@ func TestExercises(t *testing.T) {
 
 	require.Equal(t, "01-add is as shipped again: exercises/my/01-add\n", r.exercises(0, "reset", "1"))
 	require.Contains(t, r.exercises(1, "check", "1"), "01-add: failed")
-	require.Contains(t, r.exercises(0, "list"), "0 of 2 solved")
+	require.Contains(t, r.exercises(0, "list"), "  ✓  1  It subtracts ", "what was solved stays solved")
+	require.Contains(t, r.exercises(0, "list"), "1 of 2 solved")
 	r.requireNothingLeft()
 }
 
@@ -106,7 +110,7 @@ func TestExercisesForAuthors(t *testing.T) {
 	golden, err := os.ReadFile(filepath.Join(r.dir, "exercises/01-add/failure.golden"))
 	require.NoError(t, err)
 	require.Contains(t, string(golden), "1 and 2 made something else.")
-	require.Equal(t, "01-add: passed\n", r.exercises(0, "check", "1", "--solution"))
+	require.Contains(t, r.exercises(0, "check", "1", "--solution"), "01-add: passed\n")
 	require.Contains(t, r.exercises(1, "check", "1", "--shipped"), "failed")
 	require.Contains(t, r.exercises(0, "list"), "0 of 2 solved")
 }

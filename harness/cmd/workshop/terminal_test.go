@@ -138,9 +138,9 @@ func TestExercisesInATerminal(t *testing.T) {
 	tt.press("hh")
 	tt.sees("Hint 3 of 3\nThird.\n")
 	tt.press("l")
-	tt.sees("Exercises  ░░░", "\n>   01-add ", "\n    02-more ", "enter open   l back")
+	tt.sees("Exercises  ░░░", "Lesson 1\n>    1  It subtracts\n     2  It subtracts\n", "enter open   l back")
 	tt.press("jk\x1b[B") // ↓
-	tt.sees("\n>   02-more ")
+	tt.sees("\n>    2  It")
 	tt.press("l")
 	tt.sees("\nexercises/my/01-add\n", "Hint 3 of 3")
 
@@ -173,7 +173,7 @@ func TestExercisesInATerminal(t *testing.T) {
 	tt.press("q")
 	require.Zero(t, tt.requireRestored())
 	require.Empty(t, strings.TrimSpace(tt.text()), "what it has shown is gone")
-	require.Contains(t, r.exercises(0, "list"), "  ✓ 01-add                        It subtracts\n>   02-more")
+	require.Contains(t, r.exercises(0, "list"), "  ✓  1  It subtracts\n>    2  It subtracts\n")
 	r.requireNothingLeft()
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ type Model struct {
 	page          string
 	hints         []string // all hints of the current exercise; as many as progress says are shown
 	solution      string   // path of the solution, once it has been shown
+	typed         string   // number of an exercise, as far as it has been typed in the list
 	verdict       *exercise.Verdict
 	status        string // what is being done, such as building the control plane
 	problem       error  // something other than the participant's code that is wrong
@@ -214,7 +216,7 @@ func (m *Model) press(key string) tea.Cmd {
 	case "h":
 		m.hint()
 	case "l":
-		m.mode = listing
+		m.mode, m.typed = listing, ""
 		m.cursor = m.index()
 	case "x":
 		m.mode = confirmingReset
@@ -286,7 +288,7 @@ func (m *Model) reset() tea.Cmd {
 		m.problem = err
 		return nil
 	}
-	if m.problem = m.Progress.Update(func(p *exercise.Progress) { p.Forget(m.current) }); m.problem != nil {
+	if m.problem = m.Progress.Update(func(p *exercise.Progress) { p.Again(m.current) }); m.problem != nil {
 		return nil
 	}
 	return m.choose(m.current)
@@ -294,6 +296,11 @@ func (m *Model) reset() tea.Cmd {
 
 func (m *Model) pressInList(key string) tea.Cmd {
 	last := len(m.Catalogue.Exercises) - 1
+	if len(key) == 1 && key >= "0" && key <= "9" {
+		m.jump(key)
+		return nil
+	}
+	m.typed = ""
 	switch key {
 	case "q", "l", "esc":
 		m.mode = working
@@ -309,6 +316,19 @@ func (m *Model) pressInList(key string) tea.Cmd {
 		return m.choose(m.Catalogue.Exercises[m.cursor])
 	}
 	return nil
+}
+
+// jump selects the exercise whose number has been typed. A digit with which there would be no such number begins a new one.
+func (m *Model) jump(digit string) {
+	for _, typed := range []string{m.typed + digit, digit} {
+		number, _ := strconv.Atoi(typed) // they are digits
+		at := slices.IndexFunc(m.Catalogue.Exercises, func(e exercise.Exercise) bool { return e.Number == number })
+		if at >= 0 {
+			m.cursor, m.typed = at, typed
+			return
+		}
+	}
+	m.typed = digit // as in 07
 }
 
 // Run shows the screen until the participant quits, and returns when no check is running any more. It calls started, which may

@@ -49,7 +49,13 @@ func newRoom(t *testing.T, names ...string) *room {
 		write(t, filepath.Join(dir, ".solution", "controller.go"), strings.Replace(bug, "-", "+", 1))
 		write(t, filepath.Join(dir, "README.md"), "# It subtracts\n\nSomebody wanted to add, and\nit [subtracted](https://example.com/1).\n\n> It was\n> 3:\n> ```\n> panic:  no\n> ```\n\n## Read\n\n- [A loop](../../01-naive-loop/README.md#x), and\n  [more][more]\n- the end\n\n```go\na\n\n\tb\n```\n\n[more]: https://example.com/2\n")
 		write(t, filepath.Join(dir, "hints.md"), "## 1\n\nFirst hint.\n\n## 2\n\nSecond hint.\n\n## 3\n\nThird hint.\n")
-		write(t, filepath.Join(dir, "exercise.yaml"), "title: It subtracts\nlesson: 1\nfails: it subtracts\n")
+		lesson := "1"
+		if name == "12-most" {
+			lesson = "2\ncluster: true\nwrite: true"
+		}
+		write(t, filepath.Join(dir, "exercise.yaml"), "title: It subtracts\nlesson: "+lesson+"\nfails: it subtracts\n")
+		write(t, filepath.Join(dir, "why.md"), "A sum is no\n`difference`.\n")
+		write(t, filepath.Join(dir, "failure.golden"), name+": failed\n\n1 and 2 made -1.\n\nWhat happened (it adds):\n\n     1.0s  controller  adds 1 and 2\n")
 	}
 	r := &room{t: t}
 	var err error
@@ -77,6 +83,7 @@ func (r *room) open() {
 func (r *room) check(_ context.Context, e exercise.Exercise) (exercise.Verdict, error) {
 	r.checks = append(r.checks, e.Name)
 	v := exercise.Verdict{Exercise: e.Name, Outcome: exercise.Passed, Seconds: 1.5}
+	v.Scene, v.Timeline = "it adds", []verdict.Line{{At: 2 * time.Second, Who: "controller", What: "adds them"}}
 	code, err := os.ReadFile(filepath.Join(e.Mine, "controller.go"))
 	if err == nil && !strings.Contains(string(code), "+") {
 		v.Outcome, v.Message, v.Scene = exercise.Failed, "1 and 2 made -1.", "it adds"
@@ -144,7 +151,10 @@ func TestSolveAnExercise(t *testing.T) {
 	require.Len(t, r.checks, 2)
 	require.Less(t, strings.Index(r.Text(), "1 and 2 made"), strings.Index(r.Text(), "Somebody"), "once something was changed, the verdict comes first")
 	r.save(strings.Replace(bug, "-", "+", 1))
-	r.shows("✓ passed in 1.5s", "1/2", "exercises/my/01-add/solution", "n opens the next exercise")
+	r.shows("✓ passed in 1.5s", "1/2", "The controller passes. n opens the next exercise.\n\nA sum is no `difference`.\n\nWhat happened in the exercise as shipped (it adds):\n"+
+		"   1.0s  controller  adds 1 and 2\n\nWhat happens now:\n   2.0s  controller  adds them\n\nThe solution in exercises/my/01-add/solution is the same as your code.")
+	r.save(strings.Replace(bug, "a - b", "b + a", 1))
+	r.shows("The solution is in exercises/my/01-add/solution. Compared with your code:\n--- yours/controller.go\n", "\n-func Add(a, b int) int { return b + a }\n+func Add(a, b int) int { return a + b }\n")
 	require.FileExists(t, filepath.Join(r.Current().Mine, "solution", "controller.go"))
 	require.False(t, r.progress.Passed["01-add"].IsZero())
 	next, _ := r.progress.CurrentOf(r.catalogue)
@@ -184,16 +194,27 @@ func TestHints(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	r := newRoom(t, "01-add", "02-more", "03-most")
+	r := newRoom(t, "01-add", "02-more", "12-most")
 	r.settle()
 	require.NoError(t, r.progress.Update(func(p *exercise.Progress) { p.Pass(r.catalogue.Exercises[0], time.Now()) }))
 	r.press("l")
-	r.shows("> ✓ 01-add", "02-more", "03-most", "1/3", "enter open")
+	r.shows("Lesson 1\n> ✓  1  It subtracts\n     2  It subtracts\nLesson 2\n    12  It subtracts  write, needs the control plane\n", "1/3", "enter open")
+	require.NotContains(t, r.Text(), "01-add", "the name of a directory says what is wrong")
+	r.press("1")
+	r.shows("> ✓  1")
+	r.press("2")
+	r.shows(">   12")
+	r.press("2")
+	r.shows(">    2")
+	r.press("9")
+	r.shows(">    2")
+	r.press("0", "1")
+	r.shows("> ✓  1")
 	r.press("down", "down", "down", "up", "down", "enter")
-	require.Equal(t, "03-most", r.Current().Name)
-	require.Equal(t, "03-most", r.checks[len(r.checks)-1])
+	require.Equal(t, "12-most", r.Current().Name)
+	require.Equal(t, "12-most", r.checks[len(r.checks)-1])
 	r.press("l", "up", "esc")
-	require.Equal(t, "03-most", r.Current().Name)
+	require.Equal(t, "12-most", r.Current().Name)
 	r.press("n")
 	require.Equal(t, "02-more", r.Current().Name, "the first that is not solved, from the beginning")
 
@@ -213,7 +234,7 @@ func TestReset(t *testing.T) {
 	r.press("n")
 	r.shows("✓ passed")
 	r.press("x", "y")
-	r.shows("✗ failed", "0/1")
+	r.shows("✗ failed", "1/1")
 	require.False(t, r.Current().IsChanged())
 	require.NoDirExists(t, filepath.Join(r.Current().Mine, "solution"))
 }

@@ -185,13 +185,7 @@ func (m *Model) body() []string {
 	}
 	if v := m.verdict; v != nil {
 		if v.Passed() {
-			prose("The controller passes. Compare it with the solution in " + m.Path(m.solution) + ".")
-			if m.Progress.Count(m.Catalogue) == len(m.Catalogue.Exercises) {
-				prose("That was the last one: you have solved all exercises.")
-			} else {
-				prose("n opens the next exercise.")
-			}
-			lines = append(lines, "")
+			lines = append(lines, m.solved(*v)...)
 		} else {
 			prose(m.style(bold, v.Message))
 			lines = append(lines, "")
@@ -238,27 +232,4 @@ func (m *Model) timeline(v exercise.Verdict) []string {
 		}
 	}
 	return append(lines, "")
-}
-
-// list returns the list of all exercises, with the cursor in sight.
-func (m *Model) list() []string {
-	lines := []string{m.style(bold, "Exercises  ") + m.bar(m.Progress.Count(m.Catalogue), len(m.Catalogue.Exercises), m.columns()-11), ""}
-	room := max(1, m.height-len(lines)-2)
-	first := max(0, min(m.cursor-room/2, len(m.Catalogue.Exercises)-room))
-	for i := first; i < min(len(m.Catalogue.Exercises), first+room); i++ {
-		e := m.Catalogue.Exercises[i]
-		mark, pointer := " ", "  "
-		if !m.Progress.Passed[e.Name].IsZero() {
-			mark = m.style(green, "✓")
-		}
-		line := fmt.Sprintf("%-26s %s", e.Name, e.Title)
-		if i == m.cursor {
-			pointer, line = "> ", m.style(bold, line)
-		}
-		lines = append(lines, pointer+mark+" "+line)
-	}
-	for len(lines) < m.height-1 {
-		lines = append(lines, "")
-	}
-	return append(lines, "↑ ↓ select   enter open   l back")
 }

@@ -126,6 +126,8 @@ type Found struct {
 	Failure  string // why it has failed; "" if it has passed or did not come to an end
 	Scene    string
 	Timeline []Line // of the scene that failed, or of the last one; of a very long one, the beginning and the end
+	// Earlier has the timelines of the scenes before that, by name.
+	Earlier map[string][]Line
 }
 
 // maxLine is more than a record needs. Longer lines are not ours.
@@ -150,7 +152,7 @@ func ReadFile(path string) (Found, error) {
 
 // Read reads what a check has written. Lines that are incomplete are skipped.
 func Read(r io.Reader) (Found, error) {
-	var found Found
+	found := Found{Earlier: map[string][]Line{}}
 	dropped := 0 // lines of the timeline
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
@@ -163,6 +165,9 @@ func Read(r io.Reader) (Found, error) {
 		case found.Failure != "":
 			// What happens after the failure is not part of it.
 		case r.Scene != "":
+			if found.Scene != "" {
+				found.Earlier[found.Scene] = found.Timeline
+			}
 			found.Scene, found.Timeline, dropped = r.Scene, nil, 0
 		case r.Line != nil:
 			found.Timeline = append(found.Timeline, *r.Line)

@@ -28,7 +28,7 @@ func TestFile(t *testing.T) {
 	w.Line(verdict.Line{At: time.Second, Who: "user", What: "b"})
 	found, err = verdict.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, verdict.Found{Scene: "second", Timeline: []verdict.Line{{At: time.Second, Who: "user", What: "b"}}}, found)
+	require.Equal(t, verdict.Found{Scene: "second", Timeline: []verdict.Line{{At: time.Second, Who: "user", What: "b"}}, Earlier: map[string][]verdict.Line{"first": {{What: "a"}}}}, found)
 	w.Fail("It is wrong.")
 	w.Fail("It is worse.")
 	w.Line(verdict.Line{What: "too late"})
@@ -90,7 +90,9 @@ func TestOfRecord(t *testing.T) {
 			require.Equal(t, test.bad, line.Bad, test.want)
 		}
 	}
-	line, _ := verdict.OfRecord(history.Record{Event: &history.Event{Type: "DELETED", Resource: "endpointslices", Namespace: "shop", Name: "a"}})
+	line, _ := verdict.OfRecord(history.Record{Event: &history.Event{Type: "MODIFIED", Resource: "nodes", Name: "a", Changed: "Ready: Unknown"}})
+	require.Equal(t, "     0.0s  event       MODIFIED node a: Ready: Unknown", "  "+line.String())
+	line, _ = verdict.OfRecord(history.Record{Event: &history.Event{Type: "DELETED", Resource: "endpointslices", Namespace: "shop", Name: "a"}})
 	require.Equal(t, "DELETED endpointslice shop/a", line.What)
 	_, ok := verdict.OfRecord(history.Record{Event: &history.Event{Type: "BOOKMARK"}})
 	require.False(t, ok)
