@@ -5,6 +5,7 @@
 //     never says which line to change.
 //   - The world is an API server in memory (package inmemory), in virtual time (testing/synctest): an hour passes in
 //     milliseconds, and the verdict does not depend on how fast the machine is.
+//   - Some rules hold in every scene: see [World.requireReports] and [World.blindWrite].
 //   - A grader ends with a verdict, whatever the participant's code does: it may panic, return early, ignore its context
 //     or send requests without end.
 //
@@ -86,4 +87,5 @@ func play(w *World, scene Scene) {
 	}()
 	scene.Play(w)
 	w.check()
+	w.requireReports()
 }

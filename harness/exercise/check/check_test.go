@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -22,6 +23,7 @@ import (
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/exercise/check"
 	"example.com/controllers/harness/exercise/verdict"
+	"example.com/controllers/harness/history"
 )
 
 func pod(name string) *corev1.Pod {
@@ -139,6 +141,75 @@ var scenes = map[string]struct {
 		w.Advance(time.Second)
 		p.Stop()
 	}, "The controller was still running 1m0s after its context had been cancelled.", "asks the controller to stop", nil},
+	"swallows an error": {func(w *check.World) {
+		w.Inject("verb=create,resource=pods,refuse=403")
+		w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+			_, _ = client.CoreV1().Pods("shop").Create(ctx, pod("web-0"), metav1.CreateOptions{})
+			return idle(ctx, client)
+		})
+		w.Advance(2 * time.Minute)
+	}, "The controller could not create pod shop/web-0: the API server answered 403. It has not succeeded since, and no error was logged: nobody will know.", "create pod shop/web-0", nil},
+	"reports, repeats, or need not": {func(w *check.World) {
+		w.Inject("verb=create,resource=pods,name=web-0,refuse=500", "verb=create,resource=pods,name=web-1,nth=1,lost=reply", "verb=delete,refuse=404", "verb=update,refuse=409")
+		w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+			pods := client.CoreV1().Pods("shop")
+			_, err := pods.Create(ctx, pod("web-0"), metav1.CreateOptions{})
+			klog.FromContext(ctx).Error(err, "It failed")
+			time.Sleep(time.Second)
+			for range 2 {
+				created, _ := pods.Create(ctx, pod("web-1"), metav1.CreateOptions{})
+				_ = pods.Delete(ctx, "web-2", metav1.DeleteOptions{})
+				_, _ = pods.Update(ctx, created, metav1.UpdateOptions{})
+			}
+			_, _ = pods.Get(ctx, "web-1", metav1.GetOptions{})
+			return idle(ctx, client)
+		})
+		w.Advance(2 * time.Minute)
+	}, "", "", nil},
+	"updates blindly": {func(w *check.World) {
+		w.Given(pod("web-0"))
+		w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+			_, _ = client.CoreV1().Pods("shop").Update(ctx, pod("web-0"), metav1.UpdateOptions{})
+			return idle(ctx, client)
+		})
+		w.Advance(time.Second)
+	}, "The controller replaced pod shop/web-0 without saying which version it had read: a change that somebody else made in the meantime would be lost.", "", nil},
+	"replaces finalizers blindly": {func(w *check.World) {
+		w.Given(pod("web-0"))
+		w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+			pods := client.CoreV1().Pods("shop")
+			_, _ = pods.Patch(ctx, "web-0", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+			_, _ = pods.Patch(ctx, "web-0", types.MergePatchType, []byte(`{"metadata":{"finalizers":["a.b/c"]}}`), metav1.PatchOptions{})
+			return idle(ctx, client)
+		})
+		w.Advance(time.Second)
+	}, "The controller replaced pod shop/web-0 without saying which version it had read: a change that somebody else made in the meantime would be lost.", "", nil},
+	"does not stop while the API server hangs": {func(w *check.World) {
+		ask := make(chan struct{})
+		p := w.Start(func(_ context.Context, client kubernetes.Interface) error {
+			<-ask
+			_, err := client.CoreV1().Pods("shop").List(context.Background(), metav1.ListOptions{})
+			return err
+		})
+		w.StopWhileHanging(p, func() { close(ask) })
+	}, "The controller was still running 1m0s after its context had been cancelled.", "asks the controller to stop", nil},
+	"a Pod is replaced before it is deleted": {func(w *check.World) {
+		w.Given(pod("web-0"))
+		w.Before("delete", "pods", func() {
+			w.Delete("pods", "shop", "web-0")
+			w.Given(pod("web-0"))
+		})
+		w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+			for range 2 {
+				_ = client.CoreV1().Pods("shop").Delete(ctx, "web-0", metav1.DeleteOptions{})
+			}
+			return idle(ctx, client)
+		})
+		w.Advance(time.Second)
+		require.False(w.T, w.Exists("pods", "shop", "web-0"))
+		require.Len(w.T, w.History().Where(func(r history.Request) bool { return r.Verb == "delete" && r.Status == 200 }).Requests, 2, "it happens once")
+		w.Failf("Its successor was deleted.")
+	}, "Its successor was deleted.", "", nil},
 	// The race detector fails a test, too.
 	"fails after a data race": {func(w *check.World) {
 		w.Failf("3 Pods are left.")

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -25,7 +26,7 @@ func (w *World) log() {
 		show := lines <= maxLog
 		text := message(args)
 		if text != "" && !level.MatchString(args) {
-			w.errors++
+			w.errors = append(w.errors, time.Now())
 		}
 		w.mu.Unlock()
 		if show && text != "" {

@@ -52,9 +52,9 @@ type World struct {
 	requests burst // of programs
 
 	mu      sync.Mutex
-	failure string // the first failure; "" if there is none
-	said    burst  // lines of say
-	errors  int    // logged
+	failure string      // the first failure; "" if there is none
+	said    burst       // lines of say
+	errors  []time.Time // when each error was logged
 }
 
 // burst counts what happens at one instant of virtual time.
@@ -75,6 +75,7 @@ func (b *burst) add() int {
 func newWorld(t *testing.T, out *verdict.Writer) *World {
 	w := &World{T: t, out: out, start: time.Now()}
 	w.Server = inmemory.New(w.record)
+	w.Server.OnBlindWrite(w.blindWrite)
 	w.user = w.Server.NewClient("user", true, nil)
 	w.Client = kubernetes.NewForConfigOrDie(w.user.Config())
 	return w
@@ -373,7 +374,7 @@ func (w *World) Writes() []history.Request {
 func (w *World) Errors() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.errors
+	return len(w.errors)
 }
 
 // Since returns how much time has passed in the world.
@@ -420,9 +421,12 @@ func (w *World) hasFailed() bool {
 	return w.failure != ""
 }
 
-// check fails the check if a program has ended by itself.
+// check fails the check if a program has ended by itself, or if a rule was broken meanwhile.
 func (w *World) check() {
 	w.T.Helper()
+	if w.hasFailed() {
+		w.T.FailNow()
+	}
 	for _, p := range w.processes {
 		if !p.ended() || p.is(&p.killed) || p.is(&p.asked) {
 			continue

@@ -171,6 +171,9 @@ func (s *Server) answer(ctx context.Context, c *Client, t target, r *http.Reques
 		return response(r, http.StatusOK, events), nil
 	}
 
+	if do := s.takeBefore(c, request); do != nil {
+		do()
+	}
 	status, answer, before, after := s.serve(t, r, body)
 	request.Status = status
 	if before != nil {
@@ -181,6 +184,9 @@ func (s *Server) answer(ctx context.Context, c *Client, t target, r *http.Reques
 		request.Name = metadata(after, "name")
 	}
 	request.NoOp = request.IsWrite() && status < 300 && before != nil && request.RVBefore == request.RVAfter
+	if before != nil && status < 300 && !c.privileged && s.onBlindWrite != nil && isBlind(t, r, body) {
+		s.onBlindWrite(request)
+	}
 	text := encode(answer)
 	request.Received = int64(len(text))
 	if lost == apiproxy.LostReply {

@@ -60,7 +60,10 @@ type Server struct {
 	changes   []change                                   // sorted by version
 	watches   map[*watch]bool
 	faults    []*fault
+	befores   []before
 	recording sync.Mutex // serializes calls of record
+
+	onBlindWrite func(history.Request)
 }
 
 // change is one change of an object.
