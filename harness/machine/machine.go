@@ -18,6 +18,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,9 +48,10 @@ const Selector = PowerLabel + "=" + powerOn
 // Name returns the name of the i-th machine of a cluster, counted from 0: "node-0".
 func Name(i int) string { return fmt.Sprintf("node-%d", i) }
 
-// Node returns the Node that a machine's kubelet would register: 4 CPUs, 16 GiB, 110 Pods, and a new boot
-// ID. version is the kubelet's, such as "v1.37.1".
+// Node returns the Node that a machine's kubelet would register: 4 CPUs, 16 GiB, 110 Pods, a new boot ID, and an
+// address that nothing listens on. version is the kubelet's, such as "v1.37.1".
 func Node(name, version string) *corev1.Node {
+	machineID := uuid.NewUUID()
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("4"),
 		corev1.ResourceMemory:           resource.MustParse("16Gi"),
@@ -70,11 +72,14 @@ func Node(name, version string) *corev1.Node {
 		Status: corev1.NodeStatus{
 			Capacity:    resources,
 			Allocatable: resources,
-			Addresses:   []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: address(machineID)},
+				{Type: corev1.NodeHostName, Address: name},
+			},
 			NodeInfo: corev1.NodeSystemInfo{
 				Architecture:            "amd64",
 				BootID:                  string(uuid.NewUUID()),
-				MachineID:               string(uuid.NewUUID()),
+				MachineID:               string(machineID),
 				SystemUUID:              string(uuid.NewUUID()),
 				ContainerRuntimeVersion: "simulated://1",
 				KernelVersion:           "simulated",
@@ -84,6 +89,15 @@ func Node(name, version string) *corev1.Node {
 			},
 		},
 	}
+}
+
+// address returns an address for a machine, in 100.64.0.0/10, which is neither the Pods' network nor that of the
+// Services. Two of thousands of machines may get the same.
+func address(machineID types.UID) string {
+	hash := fnv.New32a()
+	hash.Write([]byte(machineID))
+	n := hash.Sum32()
+	return fmt.Sprintf("100.%d.%d.%d", 64+(n>>16)&63, (n>>8)&255, n&255)
 }
 
 // Add creates the Node of a new machine, which is powered on and becomes Ready a moment later. It returns an
