@@ -38,6 +38,9 @@ const (
 	PowerLabel = "machine.controllers.example.com/power"
 	// ReadyAnnotation is "false" while the machine's kubelet reports Ready=False, and absent otherwise.
 	ReadyAnnotation = "machine.controllers.example.com/ready"
+	// HoldAnnotation is an annotation of Pods, with any value. While a Pod that is being deleted has it, its containers
+	// have not stopped yet.
+	HoldAnnotation = "machine.controllers.example.com/hold"
 
 	powerOn, powerOff = "on", "off"
 )

@@ -4,12 +4,12 @@
 //   - renews the Node's Lease,
 //   - reports the Node's conditions,
 //   - reports the Pods that are bound to the Node as Running and, if they are a Job's, as Succeeded,
-//   - removes the Pods that are being deleted.
+//   - deletes the Pods that are to be deleted, when their containers have stopped.
 //
 // It also carries out the machines' reboots.
 //
-// KWOK does everything except the Leases and the reboots. The Stages, of this package and of KWOK, define what it reports and
-// when.
+// KWOK does everything except the Leases and the reboots. The Stages define what it reports and when. The status of Pods, which
+// a Stage cannot say in a few lines, is made here, with the kubelet's own functions.
 package nodes
 
 import (
@@ -19,15 +19,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/kwok/kustomize/stage/pod/fast"
 	"sigs.k8s.io/kwok/pkg/apis/internalversion"
 	"sigs.k8s.io/kwok/pkg/client/clientset/versioned"
 	"sigs.k8s.io/kwok/pkg/config"
 	"sigs.k8s.io/kwok/pkg/kwok/controllers"
 	"sigs.k8s.io/kwok/pkg/utils/client"
-
-	"k8s.io/client-go/rest"
+	"sigs.k8s.io/kwok/pkg/utils/gotpl"
 
 	"example.com/controllers/harness/machine"
 )
@@ -38,8 +37,11 @@ var nodeReady string
 //go:embed stages/node-not-ready.yaml
 var nodeNotReady string
 
-//go:embed stages/pod-ready-again.yaml
-var podReadyAgain string
+//go:embed stages/pod-report.yaml
+var podReport string
+
+//go:embed stages/pod-delete.yaml
+var podDelete string
 
 // Run simulates the kubelets of all machines of a cluster, including those that are added later, until ctx is
 // cancelled. Namespace kube-node-lease must exist.
@@ -87,6 +89,7 @@ func Run(ctx context.Context, kubeconfig string) error {
 		TypedClient:                  typedClient,
 		TypedKwokClient:              stageClient,
 		LocalStages:                  stages,
+		FuncMap:                      gotpl.FuncMap{"StatusPatch": templateStatusPatch},
 		ManageNodesWithLabelSelector: machine.Selector,
 		CIDR:                         "10.244.0.0/16",
 		NodePlayStageParallelism:     4,
@@ -108,10 +111,7 @@ func Run(ctx context.Context, kubeconfig string) error {
 // stages returns the Stages of Nodes and of Pods.
 func stages() (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
 	all := map[internalversion.StageResourceRef][]*internalversion.Stage{}
-	for _, text := range []string{
-		nodeReady, nodeNotReady,
-		fast.DefaultPodReady, podReadyAgain, fast.DefaultPodComplete, fast.DefaultPodDelete,
-	} {
+	for _, text := range []string{nodeReady, nodeNotReady, podReport, podDelete} {
 		stage, err := config.UnmarshalWithType[*internalversion.Stage](text)
 		if err != nil {
 			return nil, fmt.Errorf("read stage: %w", err)
