@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -38,6 +39,12 @@ const nobody = "00000000-0000-0000-0000-000000000000"
 
 func create(name string) step {
 	return step{request: `POST /networks {"network":{"name":"` + name + `"}}`, status: 201, id: name}
+}
+
+// refused is the creation of a subnet in the network a that Neutron refuses with that message.
+func refused(cidr string, version int, message string) step {
+	return step{request: fmt.Sprintf(`POST /subnets {"subnet":{"network_id":"{a}","ip_version":%d,"cidr":%q}}`, version, cidr), status: 400,
+		answer: "InvalidInput: Invalid input for operation: " + message}
 }
 
 // contract is the behaviour of Neutron that the lesson relies on. Each sequence of steps begins in an empty project.
@@ -97,6 +104,81 @@ var contract = map[string][]step{
 		{match: "7", request: `PUT /networks/{a} {"network":{"name":"c"}}`, status: 200, answer: `{"network":{"name":"c"}}`},
 		{match: "revision_number=0", request: `DELETE /networks/{a}`, status: 412, answer: `RevisionNumberConstraintFailed: Constrained to 0, but current revision is 3`},
 		{match: "revision_number=3", request: `DELETE /networks/{a}`, status: 204},
+	},
+	"tags": {
+		create("a"), create("b"),
+		{request: `PUT /networks/{a}/tags/kubernetes-x`, status: 201},
+		{request: `PUT /networks/{a}/tags/kubernetes-x`, status: 201},
+		{request: `PUT /networks/{a}/tags/other`, status: 201},
+		{request: `GET /networks/{a}`, status: 200, answer: `{"network":{"tags":["kubernetes-x","other"],"revision_number":3}}`},
+		{request: `GET /networks?tags=kubernetes-x&fields=id`, status: 200, answer: `{"networks":[{"id":"{a}"}]}`},
+		{request: `GET /networks?tags=other,kubernetes-x&fields=id`, status: 200, answer: `{"networks":[{"id":"{a}"}]}`},
+		{request: `GET /networks?tags=other,more&fields=id`, status: 200, answer: `{"networks":[]}`},
+		{request: `GET /networks?tags=other&name=b&fields=id`, status: 200, answer: `{"networks":[]}`},
+		{request: `GET /networks/{a}/tags/other`, status: 204},
+		{request: `GET /networks/{a}/tags/more`, status: 404, answer: `TagNotFound: Tag more could not be found.`},
+		{match: "revision_number=2", request: `DELETE /networks/{a}`, status: 412, answer: `RevisionNumberConstraintFailed: Constrained to 2, but current revision is 3`},
+		{request: `DELETE /networks/{a}/tags/other`, status: 204},
+		{request: `DELETE /networks/{a}/tags/other`, status: 404, answer: `TagNotFound: Tag other could not be found.`},
+		{request: `PUT /networks/{a}/tags {"tags":["2","1"]}`, status: 200},
+		{request: `GET /networks/{a}/tags`, status: 200, answer: `{"tags":["1","2"]}`},
+		{request: `PUT /networks/{a}/tags {"tags":["1","1"]}`, status: 400, answer: `InvalidInput: Invalid input for operation: Duplicate items in the list: '1'.`},
+		{request: `PUT /networks/{a}/tags {"tags":[]}`, status: 200, answer: `{"tags":[]}`},
+		{request: `PUT /networks/{a}/tags/` + strings.Repeat("t", 255), status: 201},
+		{request: `PUT /networks/{a}/tags/` + strings.Repeat("t", 256), status: 400,
+			answer: `InvalidInput: Invalid input for operation: '` + strings.Repeat("t", 256) + `' exceeds maximum length of 255.`},
+		{request: `PUT /networks/` + nobody + `/tags/t`, status: 404, answer: `TagResourceNotFound: Resource networks ` + nobody + ` could not be found.`},
+		{project: "another", request: `PUT /networks/{a}/tags/t`, status: 404, answer: `TagResourceNotFound: Resource networks {a} could not be found.`},
+
+		{request: `POST /subnets {"subnet":{"network_id":"{a}","ip_version":4,"cidr":"10.0.0.0/24"}}`, status: 201, id: "s"},
+		{request: `GET /networks/{a}`, status: 200, answer: `{"network":{"revision_number":8}}`},
+		{request: `PUT /subnets/{s}/tags/t`, status: 201},
+		{request: `GET /subnets?network_id={a}&tags=t`, status: 200, answer: `{"subnets":[{"id":"{s}","tags":["t"],"revision_number":1}]}`},
+		{request: `GET /networks/{a}`, status: 200, answer: `{"network":{"revision_number":8}}`},
+	},
+	"lengths": {
+		{request: `POST /networks {"network":{"name":"` + strings.Repeat("n", 255) + `","description":"` + strings.Repeat("ü", 255) + `"}}`, status: 201},
+		{request: `POST /networks {"network":{"name":"` + strings.Repeat("n", 256) + `"}}`, status: 400,
+			answer: `HTTPBadRequest: Invalid input for name. Reason: '` + strings.Repeat("n", 256) + `' exceeds maximum length of 255.`},
+		{request: `POST /networks {"network":{"description":"` + strings.Repeat("d", 256) + `"}}`, status: 400,
+			answer: `HTTPBadRequest: Invalid input for description. Reason: '` + strings.Repeat("d", 256) + `' exceeds maximum length of 255.`},
+	},
+	"what others may change": {
+		create("a"),
+		{request: `POST /subnets {"subnet":{"network_id":"{a}","ip_version":4,"cidr":"10.0.0.0/24"}}`, status: 201, id: "s"},
+		{request: `PUT /networks/{a} {"network":{"admin_state_up":false}}`, status: 200, answer: `{"network":{"admin_state_up":false,"status":"ACTIVE"}}`},
+		{request: `PUT /networks/{a} {"network":{"mtu":1400}}`, status: 200, answer: `{"network":{"mtu":1400}}`},
+		{request: `PUT /networks/{a} {"network":{"mtu":9000}}`, status: 400, answer: `InvalidInput: Invalid input for operation: Requested MTU is too big, maximum is 1450.`},
+		{request: `PUT /networks/{a} {"network":{"shared":true}}`, status: 403,
+			answer: `PolicyNotAuthorized: (rule:update_network and rule:update_network:shared) is disallowed by policy`},
+		{roles: "admin", request: `PUT /networks/{a} {"network":{"shared":true}}`, status: 200, answer: `{"network":{"shared":true}}`},
+		{project: "another", request: `GET /networks?id={a}&fields=id`, status: 200, answer: `{"networks":[{"id":"{a}"}]}`},
+		{project: "another", request: `PUT /networks/{a} {"network":{"name":"b"}}`, status: 403, answer: `PolicyNotAuthorized: rule:update_network is disallowed by policy`},
+		{project: "another", request: `DELETE /networks/{a}`, status: 403, answer: `PolicyNotAuthorized: rule:delete_network is disallowed by policy`},
+		{project: "another", request: `POST /ports {"port":{"network_id":"{a}","name":"theirs"}}`, status: 201, id: "p"},
+		{request: `GET /ports?network_id={a}&fields=id`, status: 200, answer: `{"ports":[{"id":"{p}"}]}`},
+		{request: `DELETE /ports/{p}`, status: 204},
+		{roles: "admin", request: `PUT /networks/{a} {"network":{"shared":false}}`, status: 200, answer: `{"network":{"shared":false}}`}, // or other tests would see it
+		{request: `PUT /subnets/{s} {"subnet":{"dns_nameservers":["9.9.9.9"]}}`, status: 200, answer: `{"subnet":{"dns_nameservers":["9.9.9.9"]}}`},
+		{request: `PUT /subnets/{s} {"subnet":{"enable_dhcp":false}}`, status: 200, answer: `{"subnet":{"enable_dhcp":false,"dns_nameservers":["9.9.9.9"]}}`},
+		{request: `PUT /subnets/{s} {"subnet":{"name":"s","description":"d"}}`, status: 200, answer: `{"subnet":{"name":"s","description":"d"}}`},
+		{request: `PUT /subnets/{s} {"subnet":{"allocation_pools":[{"start":"10.0.0.100","end":"10.0.0.120"}]}}`, status: 200,
+			answer: `{"subnet":{"gateway_ip":"10.0.0.1","allocation_pools":[{"start":"10.0.0.100","end":"10.0.0.120"}]}}`},
+		{request: `PUT /subnets/{s} {"subnet":{"gateway_ip":"10.0.0.254"}}`, status: 200,
+			answer: `{"subnet":{"gateway_ip":"10.0.0.254","allocation_pools":[{"start":"10.0.0.100","end":"10.0.0.120"}]}}`},
+	},
+	"subnets without DHCP": {
+		create("a"),
+		refused("10.0.0.0/31", 4, "Subnet has a prefix length that is incompatible with DHCP service enabled."),
+		refused("fd00::/127", 6, "Subnet has a prefix length that is incompatible with DHCP service enabled."),
+		refused("224.0.0.0/4", 4, "Multicast IP subnet is not supported if enable_dhcp is True."),
+		refused("ff02::/64", 6, "Multicast IP subnet is not supported if enable_dhcp is True."),
+		refused("127.1.0.0/16", 4, "Loopback IP subnet is not supported if enable_dhcp is True."),
+		refused("0.0.0.0/8", 4, "First IP '0.0.0.0' of network is not supported if enable_dhcp is True.."),
+		refused("::/0", 6, "0 is not allowed as CIDR prefix length."),
+		{request: `POST /subnets {"subnet":{"network_id":"{a}","ip_version":4,"cidr":"127.1.0.0/16","enable_dhcp":false}}`, status: 201, id: "s"},
+		{request: `PUT /subnets/{s} {"subnet":{"enable_dhcp":true}}`, status: 400,
+			answer: `InvalidInput: Invalid input for operation: Loopback IP subnet is not supported if enable_dhcp is True.`},
 	},
 	"subnets": {
 		create("a"), create("b"),

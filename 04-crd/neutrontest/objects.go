@@ -22,18 +22,37 @@ func (*network) filters() []string { return []string{"status", "admin_state_up",
 
 func newNetwork(meta standard, given map[string]json.RawMessage) (object, error) {
 	meta.Revision = 1
-	n := &network{standard: meta, Status: "ACTIVE", AdminStateUp: true, MTU: 1450, Subnets: []string{}}
+	n := &network{standard: meta, Status: "ACTIVE", AdminStateUp: true, MTU: maxMTU, Subnets: []string{}}
 	return n, set(given, "admin_state_up", &n.AdminStateUp)
+}
+
+// maxMTU is the largest size, in bytes, of a packet on a network.
+const maxMTU = 1450
+
+func changeNetwork(from caller, n *network, given map[string]json.RawMessage) error {
+	if given["shared"] != nil && !from.isAdmin {
+		return refuse(http.StatusForbidden, "PolicyNotAuthorized", "(rule:update_network and rule:update_network:shared) is disallowed by policy")
+	}
+	changed := *n
+	if err := errors.Join(set(given, "admin_state_up", &changed.AdminStateUp), set(given, "shared", &changed.Shared), set(given, "mtu", &changed.MTU)); err != nil {
+		return err
+	}
+	if changed.MTU > maxMTU {
+		return invalidInput("Requested MTU is too big, maximum is %d.", maxMTU)
+	}
+	*n = changed
+	return nil
 }
 
 type subnet struct {
 	standard
-	NetworkID  string  `json:"network_id"`
-	IPVersion  int     `json:"ip_version"`
-	CIDR       string  `json:"cidr"`
-	GatewayIP  *string `json:"gateway_ip"` // nil: no gateway
-	Pools      []pool  `json:"allocation_pools"`
-	EnableDHCP bool    `json:"enable_dhcp"`
+	NetworkID  string   `json:"network_id"`
+	IPVersion  int      `json:"ip_version"`
+	CIDR       string   `json:"cidr"`
+	GatewayIP  *string  `json:"gateway_ip"` // nil: no gateway
+	Pools      []pool   `json:"allocation_pools"`
+	EnableDHCP bool     `json:"enable_dhcp"`
+	DNS        []string `json:"dns_nameservers"`
 }
 
 func (*subnet) filters() []string {
@@ -61,9 +80,9 @@ func (p pool) contains(a netip.Addr) bool {
 }
 
 func (s *Server) newSubnet(from caller, meta standard, given map[string]json.RawMessage) (object, error) {
-	sub := &subnet{standard: meta, EnableDHCP: true}
+	sub := &subnet{standard: meta, EnableDHCP: true, DNS: []string{}}
 	err := errors.Join(set(given, "network_id", &sub.NetworkID), set(given, "ip_version", &sub.IPVersion),
-		set(given, "cidr", &sub.CIDR), set(given, "enable_dhcp", &sub.EnableDHCP))
+		set(given, "cidr", &sub.CIDR), set(given, "enable_dhcp", &sub.EnableDHCP), set(given, "dns_nameservers", &sub.DNS))
 	switch {
 	case err != nil:
 		return nil, err
@@ -88,11 +107,13 @@ func (s *Server) newSubnet(from caller, meta standard, given map[string]json.Raw
 	}
 	prefix = prefix.Masked()
 	sub.CIDR = prefix.String()
-	switch {
-	case sub.EnableDHCP && prefix.Addr().IsUnspecified():
-		return nil, invalidInput("First IP '%s' of network is not supported if enable_dhcp is True..", prefix.Addr())
-	case sub.EnableDHCP && prefix.Addr().BitLen()-prefix.Bits() < 2:
-		return nil, invalidInput("Subnet has a prefix length that is incompatible with DHCP service enabled.")
+	if prefix.Bits() == 0 && prefix.Addr().Is6() {
+		return nil, invalidInput("0 is not allowed as CIDR prefix length.")
+	}
+	if sub.EnableDHCP {
+		if err := checkDHCP(prefix); err != nil {
+			return nil, err
+		}
 	}
 	for _, o := range s.objects("subnets") {
 		if other := o.(*subnet); other.NetworkID == sub.NetworkID && netip.MustParsePrefix(other.CIDR).Overlaps(prefix) {
@@ -107,10 +128,34 @@ func (s *Server) newSubnet(from caller, meta standard, given map[string]json.Raw
 	return sub, s.setAddresses(sub, given)
 }
 
+// checkDHCP refuses the prefixes in which Neutron offers no DHCP.
+func checkDHCP(prefix netip.Prefix) error {
+	first := prefix.Addr()
+	switch isIPv4 := first.Is4(); {
+	case first.BitLen()-prefix.Bits() < 2:
+		return invalidInput("Subnet has a prefix length that is incompatible with DHCP service enabled.")
+	case first.IsMulticast() && prefix.Bits() >= map[bool]int{true: 4, false: 8}[isIPv4]:
+		return invalidInput("Multicast IP subnet is not supported if enable_dhcp is True.")
+	case isIPv4 && first.IsLoopback() && prefix.Bits() >= 8:
+		return invalidInput("Loopback IP subnet is not supported if enable_dhcp is True.")
+	case isIPv4 && first.IsUnspecified():
+		return invalidInput("First IP '%s' of network is not supported if enable_dhcp is True..", first)
+	}
+	return nil
+}
+
 func (s *Server) changeSubnet(sub *subnet, given map[string]json.RawMessage) error {
 	changed := *sub
-	if err := errors.Join(set(given, "enable_dhcp", &changed.EnableDHCP), s.setAddresses(&changed, given)); err != nil {
+	if given["dns_nameservers"] != nil {
+		changed.DNS = []string{} // a copied subnet shares the servers with the original
+	}
+	if err := errors.Join(set(given, "enable_dhcp", &changed.EnableDHCP), set(given, "dns_nameservers", &changed.DNS), s.setAddresses(&changed, given)); err != nil {
 		return err
+	}
+	if changed.EnableDHCP && !sub.EnableDHCP {
+		if err := checkDHCP(netip.MustParsePrefix(sub.CIDR)); err != nil {
+			return err
+		}
 	}
 	*sub = changed
 	return nil

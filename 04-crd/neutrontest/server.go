@@ -2,7 +2,7 @@
 //
 // It is for tests, and for lessons without an OpenStack. Its responses and its errors, word for word, are those of
 // Neutron 21 and 26; the same tests run against them. It implements no more than those tests need: there are no
-// routers, no tags and no DHCP, and there is no data plane.
+// routers and no DHCP, and there is no data plane.
 //
 // As in a Neutron without Keystone, the headers X-User-Id, X-Project-Id and X-Roles say who the caller is.
 package neutrontest
@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -137,7 +138,11 @@ func (s *Server) serve(from caller, r *http.Request) (status int, answer any, er
 		return s.serveQuota(from, id, r)
 	}
 	kind, isKind := kinds[collection]
-	if !isAPI || !isKind || strings.Contains(id, "/") {
+	id, part, hasPart := strings.Cut(id, "/")
+	if isAPI && isKind && (part == "tags" || strings.HasPrefix(part, "tags/")) {
+		return s.serveTags(from, collection, id, strings.TrimPrefix(part, "tags"), r)
+	}
+	if !isAPI || !isKind || hasPart {
 		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
 	}
 	switch {
@@ -159,7 +164,7 @@ func (s *Server) serve(from caller, r *http.Request) (status int, answer any, er
 		return 0, nil, err
 	}
 	if r.Method != http.MethodGet {
-		if err := precondition(r, o); err != nil {
+		if err := errors.Join(mayChange(from, kind, o, r.Method), precondition(r, o)); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -169,7 +174,7 @@ func (s *Server) serve(from caller, r *http.Request) (status int, answer any, er
 	case http.MethodPut:
 		body, err := attributes(r, kind)
 		if err == nil {
-			err = s.update(kind, o, body)
+			err = s.update(from, o, body)
 		}
 		return http.StatusOK, map[string]any{kind.name: o}, err
 	case http.MethodDelete:
@@ -187,12 +192,15 @@ type kind struct {
 }
 
 var kinds = map[string]kind{
-	"networks": {"network", "Network", []string{"name", "description", "admin_state_up", "project_id", "tenant_id"}, []string{"project_id", "tenant_id"}},
-	"subnets": {"subnet", "Subnet", []string{"name", "description", "network_id", "ip_version", "cidr", "gateway_ip", "allocation_pools", "enable_dhcp", "project_id", "tenant_id"},
+	"networks": {"network", "Network", []string{"name", "description", "admin_state_up", "shared", "mtu", "project_id", "tenant_id"}, []string{"project_id", "tenant_id"}},
+	"subnets": {"subnet", "Subnet", []string{"name", "description", "network_id", "ip_version", "cidr", "gateway_ip", "allocation_pools", "enable_dhcp", "dns_nameservers", "project_id", "tenant_id"},
 		[]string{"network_id", "ip_version", "cidr", "project_id", "tenant_id"}},
 	"ports": {"port", "Port", []string{"name", "description", "network_id", "device_owner", "device_id", "fixed_ips", "project_id", "tenant_id"},
 		[]string{"network_id", "fixed_ips", "project_id", "tenant_id"}},
 }
+
+// maxText is how many characters a name, a description or a tag may have.
+const maxText = 255
 
 // attributes parses and validates the body of a POST or PUT.
 func attributes(r *http.Request, k kind) (map[string]json.RawMessage, error) {
@@ -216,7 +224,7 @@ func attributes(r *http.Request, k kind) (map[string]json.RawMessage, error) {
 	}
 	for _, name := range []string{"name", "description"} {
 		var text string
-		if given[name] != nil && json.Unmarshal(given[name], &text) == nil && len(text) > 255 {
+		if given[name] != nil && json.Unmarshal(given[name], &text) == nil && utf8.RuneCountInString(text) > maxText {
 			return nil, badRequest("Invalid input for %s. Reason: '%s' exceeds maximum length of 255.", name, text)
 		}
 	}
@@ -238,11 +246,28 @@ func set[T any](given map[string]json.RawMessage, name string, value *T) error {
 // find returns the object with that ID. To a caller who may not see it, it does not exist.
 func (s *Server) find(from caller, collection, id string) (object, error) {
 	o, ok := s.all[collection][id]
-	if !ok || !from.isAdmin && o.meta().ProjectID != from.project {
+	if !ok || !s.canSee(from, o) {
 		class := kinds[collection].class
 		return nil, refuse(http.StatusNotFound, class+"NotFound", "%s %s could not be found.", class, id)
 	}
 	return o, nil
+}
+
+// canSee reports whether an object exists to a caller: it is of the caller's project, or shared with it, or a port on the
+// caller's network.
+func (s *Server) canSee(from caller, o object) bool {
+	if from.isAdmin || o.meta().ProjectID == from.project {
+		return true
+	}
+	switch o := o.(type) {
+	case *network:
+		return o.Shared
+	case *subnet:
+		return s.canSee(from, s.all["networks"][o.NetworkID])
+	case *port:
+		return s.all["networks"][o.NetworkID].meta().ProjectID == from.project
+	}
+	return false
 }
 
 // objects returns a collection's objects, in the order in which lists have them.
@@ -270,7 +295,7 @@ func (s *Server) list(from caller, collection string, r *http.Request) (map[stri
 	default:
 		empty = &port{}
 	}
-	known := append([]string{"id", "name", "description", "project_id", "tenant_id", "revision_number"}, empty.filters()...)
+	known := append([]string{"id", "name", "description", "project_id", "tenant_id", "revision_number", "tags"}, empty.filters()...)
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if name != "fields" && !slices.Contains(known, name) {
 			return nil, badRequest("['%s'] is invalid attribute for filtering", name)
@@ -283,9 +308,12 @@ func (s *Server) list(from caller, collection string, r *http.Request) (map[stri
 		if err != nil {
 			return nil, err
 		}
-		matches := o.meta().ID > marker && (from.isAdmin || o.meta().ProjectID == from.project)
+		matches := o.meta().ID > marker && s.canSee(from, o)
 		for name, allowed := range query {
-			if name != "fields" && !slices.Contains(allowed, fmt.Sprint(values[name])) {
+			switch {
+			case name == "tags":
+				matches = matches && o.meta().hasTags(allowed)
+			case name != "fields" && !slices.Contains(allowed, fmt.Sprint(values[name])):
 				matches = false
 			}
 		}
@@ -410,12 +438,21 @@ func (s *Server) create(from caller, collection string, k kind, given map[string
 	return o, nil
 }
 
+// mayChange refuses changes of another project's network or subnet. The owner of a network may delete the ports on it.
+func mayChange(from caller, k kind, o object, method string) error {
+	if from.isAdmin || o.meta().ProjectID == from.project || k.name == "port" {
+		return nil
+	}
+	verb := map[string]string{http.MethodPut: "update", http.MethodDelete: "delete"}[method]
+	return refuse(http.StatusForbidden, "PolicyNotAuthorized", "rule:%s_%s is disallowed by policy", verb, k.name)
+}
+
 // update changes an object. As in Neutron 21, its revision number grows even if no attribute changes; in 26, it does not.
-func (s *Server) update(k kind, o object, given map[string]json.RawMessage) error {
+func (s *Server) update(from caller, o object, given map[string]json.RawMessage) error {
 	var err error
 	switch o := o.(type) {
 	case *network:
-		err = set(given, "admin_state_up", &o.AdminStateUp)
+		err = changeNetwork(from, o, given)
 	case *subnet:
 		err = s.changeSubnet(o, given)
 	case *port:
