@@ -39,7 +39,7 @@ type world struct {
 	project       string
 
 	mu    sync.Mutex
-	calls []string // "METHOD collection", since took was called last
+	calls []string // "METHOD collection" or "METHOD collection/tags", since took was called last
 	// before has functions to call before the next request of that name. After the first of them, it is cleared.
 	before map[string]func()
 	// lose returns what to lose of the call with that number, from 1: "", "request" or "reply".
@@ -74,7 +74,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Query().Has("marker") { // the rest of a list that has been recorded
 		return http.DefaultTransport.RoundTrip(r)
 	}
-	w.calls = append(w.calls, r.Method+" "+strings.Split(strings.TrimPrefix(r.URL.Path, "/v2.0/"), "/")[0])
+	w.calls = append(w.calls, callName(r))
 	if do := w.before[w.calls[len(w.calls)-1]]; do != nil {
 		w.before = nil
 		do()
@@ -98,6 +98,15 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
+// callName returns "METHOD collection", or "METHOD collection/tags".
+func callName(r *http.Request) string {
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/v2.0/"), "/")
+	if len(parts) > 2 {
+		return r.Method + " " + parts[0] + "/" + parts[2]
+	}
+	return r.Method + " " + parts[0]
+}
+
 // took returns the calls since it was called last.
 func (w *world) took() []string {
 	w.mu.Lock()
@@ -105,6 +114,14 @@ func (w *world) took() []string {
 	calls := w.calls
 	w.calls = nil
 	return calls
+}
+
+// rounds is how often to repeat what depends on IDs, which are random.
+func rounds() int {
+	if testing.Short() {
+		return 2
+	}
+	return 8
 }
 
 const owner = "7c1b"
@@ -120,7 +137,7 @@ func newNetwork() *samplecrdv1.Network {
 
 func (w *world) networks() []networks.Network {
 	w.Helper()
-	pages, err := networks.List(w.direct, networks.ListOpts{}).AllPages(w.Context())
+	pages, err := networks.List(w.direct, networks.ListOpts{ProjectID: w.project}).AllPages(w.Context())
 	require.NoError(w, err)
 	all, err := networks.ExtractNetworks(pages)
 	require.NoError(w, err)
@@ -129,7 +146,7 @@ func (w *world) networks() []networks.Network {
 
 func (w *world) subnets() []subnets.Subnet {
 	w.Helper()
-	pages, err := subnets.List(w.direct, subnets.ListOpts{}).AllPages(w.Context())
+	pages, err := subnets.List(w.direct, subnets.ListOpts{ProjectID: w.project}).AllPages(w.Context())
 	require.NoError(w, err)
 	all, err := subnets.ExtractSubnets(pages)
 	require.NoError(w, err)
@@ -154,6 +171,10 @@ func (w *world) requireOne(n *samplecrdv1.Network, made crd.IDs) {
 	require.Equal(w, all[0].ID, subs[0].NetworkID)
 	require.Equal(w, nameOf(n), all[0].Name)
 	require.Equal(w, "Kubernetes Network shop/n", all[0].Description)
+	require.Equal(w, nameOf(n), subs[0].Name)
+	require.Equal(w, "Kubernetes Network shop/n", subs[0].Description)
+	require.Contains(w, all[0].Tags, nameOf(n))
+	require.Contains(w, subs[0].Tags, nameOf(n))
 	require.Equal(w, n.Spec.CIDR, subs[0].CIDR)
 	require.Equal(w, n.Spec.Gateway, subs[0].GatewayIP)
 }
@@ -161,7 +182,8 @@ func (w *world) requireOne(n *samplecrdv1.Network, made crd.IDs) {
 func TestEnsure(t *testing.T) {
 	w, n := newWorld(t), newNetwork()
 	made := w.ensure(n)
-	require.Equal(t, []string{"GET networks", "POST networks", "POST subnets"}, w.took())
+	// It has no ID in the status, so the second list looks for the tag.
+	require.Equal(t, []string{"GET networks", "GET networks", "POST networks", "PUT networks/tags", "POST subnets", "PUT subnets/tags"}, w.took())
 	w.requireOne(n, made)
 
 	before := w.networks()[0].RevisionNumber + w.subnets()[0].RevisionNumber
@@ -180,7 +202,7 @@ func TestEnsure(t *testing.T) {
 	require.Empty(t, w.networks())
 	require.Empty(t, w.subnets())
 	require.NoError(t, w.cloud.Delete(t.Context(), n))
-	require.Equal(t, []string{"GET networks"}, w.took())
+	require.Equal(t, []string{"GET networks", "GET networks", "GET networks"}, w.took(), "by its name, its tag and its ID")
 }
 
 func TestIPv6(t *testing.T) {
@@ -285,7 +307,7 @@ func TestDrift(t *testing.T) {
 
 // Of duplicates, the one whose ID is in the status is kept.
 func TestDuplicates(t *testing.T) {
-	for range 8 { // IDs are random
+	for range rounds() {
 		w, n := newWorld(t), newNetwork()
 		first := w.ensure(n)
 		second, err := networks.Create(t.Context(), w.direct, networks.CreateOpts{
@@ -299,7 +321,7 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// Somebody may edit the description in the cloud. The network is still the Network's.
+// Somebody may edit the description in the cloud. The network is still the Network's, and is described again.
 func TestEditedDescription(t *testing.T) {
 	w, n := newWorld(t), newNetwork()
 	made := w.ensure(n)
@@ -381,7 +403,7 @@ func TestConcurrentChanges(t *testing.T) {
 	}}
 	_, err := w.cloud.Ensure(t.Context(), n)
 	require.ErrorContains(t, err, "change the gateway of subnet")
-	require.ErrorContains(t, err, "Constrained to 0, but current revision is 1")
+	require.ErrorContains(t, err, "Constrained to 1, but current revision is 2")
 	require.Equal(t, made, w.ensure(n))
 	w.requireOne(n, made)
 

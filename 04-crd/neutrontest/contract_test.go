@@ -67,10 +67,10 @@ var contract = map[string][]step{
 	},
 	"pages": {
 		create("a"),
-		{request: `GET /networks?limit=0&fields=name`, status: 200, answer: `{"networks":[{"name":"a"}]}`},
+		{request: `GET /networks?limit=0&fields=name&project_id={project}`, status: 200, answer: `{"networks":[{"name":"a"}]}`},
 		{request: `GET /networks?limit=abc`, status: 400, answer: `BadRequest: Bad limit request: Limit must be an integer 0 or greater and not 'abc'.`},
 		{request: `GET /networks?limit=-1`, status: 400, answer: `BadRequest: Bad limit request: Limit must be an integer 0 or greater and not '-1'.`},
-		{request: `GET /networks?limit=1&marker={a}`, status: 200, answer: `{"networks":[]}`},
+		{request: `GET /networks?limit=1&marker={a}&project_id={project}`, status: 200, answer: `{"networks":[]}`},
 		{request: `GET /networks?limit=1&marker=` + nobody, status: 404, answer: `NetworkNotFound: Network ` + nobody + ` could not be found.`},
 	},
 	"names are not unique": {

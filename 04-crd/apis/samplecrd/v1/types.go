@@ -70,6 +70,7 @@ const (
 	ReasonRefused       = "Refused"            // the cloud rejects the request
 	ReasonQuotaExceeded = "QuotaExceeded"      // the project's quota is used up
 	ReasonInUse         = "InUse"              // something in the cloud still uses what is to be changed or deleted
+	ReasonDisabled      = "Disabled"           // somebody has switched the network off in the cloud
 )
 
 // NetworkStatus is the observed state of a Network.
@@ -89,7 +90,8 @@ type NetworkStatus struct {
 	// +optional
 	SubnetID string `json:"subnetID,omitempty"`
 
-	// The only condition type is "Ready". Its reasons are Ready, BackendUnavailable, Refused, QuotaExceeded and InUse.
+	// The only condition type is "Ready". Its reasons are Ready, BackendUnavailable, Refused, QuotaExceeded, InUse
+	// and Disabled.
 	//
 	// +optional
 	// +listType=map

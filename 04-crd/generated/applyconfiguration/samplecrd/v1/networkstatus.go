@@ -17,7 +17,8 @@ type NetworkStatusApplyConfiguration struct {
 	NetworkID *string `json:"networkID,omitempty"`
 	// The ID of the subnet in the cloud.
 	SubnetID *string `json:"subnetID,omitempty"`
-	// The only condition type is "Ready". Its reasons are Ready, BackendUnavailable, Refused, QuotaExceeded and InUse.
+	// The only condition type is "Ready". Its reasons are Ready, BackendUnavailable, Refused, QuotaExceeded, InUse
+	// and Disabled.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
