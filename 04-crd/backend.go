@@ -25,7 +25,8 @@ type Backend interface {
 	Owners(ctx context.Context) ([]Owner, error)
 }
 
-// Owner is a Network for which something exists in the backend.
+// Owner is a Network for which something exists in the backend. Namespace and Name are empty if the backend no longer knows
+// them; the namespace is the controller's then.
 type Owner struct {
 	Namespace, Name string
 	UID             types.UID
@@ -33,6 +34,18 @@ type Owner struct {
 
 // IDs are the backend's IDs of a network and its subnet.
 type IDs struct{ NetworkID, SubnetID string }
+
+// replacing says which of them are not those in a status, but others in their place. It returns "" if none is.
+func (i IDs) replacing(before samplecrdv1.NetworkStatus) string {
+	var replaced []string
+	if before.NetworkID != "" && before.NetworkID != i.NetworkID {
+		replaced = append(replaced, "network "+before.NetworkID+" by "+i.NetworkID)
+	}
+	if before.SubnetID != "" && before.SubnetID != i.SubnetID {
+		replaced = append(replaced, "subnet "+before.SubnetID+" by "+i.SubnetID)
+	}
+	return strings.Join(replaced, ", ")
+}
 
 // RefusedError says that the backend understood what it was asked for and will not do it until somebody changes
 // something. Reason and Message are written to the Network's status.

@@ -228,7 +228,7 @@ func (c *Controller) setFinalizers(ctx context.Context, network *samplecrdv1.Net
 }
 
 // updateStatus writes the outcome of a reconcile into the status if it is a new one, and an Event if the condition's
-// status or reason has changed.
+// status or reason has changed, or if there is another network or subnet than before.
 func (c *Controller) updateStatus(ctx context.Context, network *samplecrdv1.Network, ids IDs, reconcileErr error) error {
 	ready := metav1.Condition{
 		Type: samplecrdv1.ConditionReady, Status: metav1.ConditionTrue, Reason: samplecrdv1.ReasonReady,
@@ -275,6 +275,9 @@ func (c *Controller) updateStatus(ctx context.Context, network *samplecrdv1.Netw
 		return fmt.Errorf("apply status of Network %s: %w", klog.KObj(network), err)
 	}
 	c.ownWrites.wroteAt(cache.MetaObjectToName(network), applied.ResourceVersion)
+	if lost := ids.replacing(network.Status); lost != "" {
+		c.recorder.Eventf(applied, nil, corev1.EventTypeWarning, "Replaced", "Reconcile", "gone from the cloud, and replaced: %s", lost)
+	}
 	if before == nil || before.Status != ready.Status || before.Reason != ready.Reason {
 		eventType := corev1.EventTypeNormal
 		if ready.Status != metav1.ConditionTrue {

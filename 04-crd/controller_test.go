@@ -99,6 +99,24 @@ func TestCreatesNothingBeforeTheFinalizer(t *testing.T) {
 	})
 }
 
+// Whoever used the network or the subnet that is gone has to know.
+func TestReportsWhatWasReplaced(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		w.create("front")
+		advance(time.Minute)
+		w.takeWrites()
+		w.replaceAll("x")
+		advance(w.options.Recheck * 2)
+		n, _ := w.current("front")
+		require.Equal(t, "n-frontx", n.Status.NetworkID)
+		require.Equal(t, map[string]int{"patch status": 1}, w.takeWrites())
+		require.Equal(t, []string{"front " + readyEvent,
+			"front Warning Replaced: gone from the cloud, and replaced: network n-front by n-frontx, subnet s-front by s-frontx"}, w.events())
+		advance(time.Hour)
+		require.Len(t, w.events(), 2)
+	})
+}
+
 func TestTheGatewayChanges(t *testing.T) {
 	withController(t, func(t *testing.T, w *world) {
 		w.create("front")

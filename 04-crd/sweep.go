@@ -54,6 +54,10 @@ func (c *Controller) isOrphaned(ctx context.Context, owner Owner) (bool, error) 
 	if err != nil || slices.ContainsFunc(all, func(n *samplecrdv1.Network) bool { return n.UID == owner.UID }) {
 		return false, err
 	}
+	if owner.Name == "" {
+		existing, err := c.client.SamplecrdV1().Networks(c.Namespace).List(ctx, metav1.ListOptions{})
+		return err == nil && !slices.ContainsFunc(existing.Items, func(n samplecrdv1.Network) bool { return n.UID == owner.UID }), err
+	}
 	existing, err := c.client.SamplecrdV1().Networks(owner.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil

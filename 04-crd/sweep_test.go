@@ -45,6 +45,27 @@ func TestAnEditedNameIsNoOrphan(t *testing.T) {
 	})
 }
 
+// If the cloud does not know the name of the owner, because somebody has edited it, a list tells whether the owner exists.
+func TestOrphansWithoutAName(t *testing.T) {
+	withController(t, func(t *testing.T, w *world) {
+		resume := w.delayWatch()
+		w.create("front")
+		w.addAnonymous("front")
+		w.addAnonymous("late")
+		advance(w.options.Recheck * 2)
+		require.Contains(t, w.gateways(), types.UID("front"), "it exists, although the cache does not have it yet")
+		require.NotContains(t, w.gateways(), types.UID("late"))
+		require.Empty(t, w.loggedErrors())
+		resume()
+
+		w.refuse("list", apierrors.NewInternalError(errors.New("internal error")))
+		w.addAnonymous("later")
+		advance(w.options.Recheck * 2)
+		require.Contains(t, w.gateways(), types.UID("later"), "nobody knows")
+		require.Contains(t, w.loggedErrors()[0], "internal error")
+	})
+}
+
 // Removing the finalizer by hand does not delete the network in the cloud.
 func TestDeletesOrphansAfterTheFinalizerWasRemovedByHand(t *testing.T) {
 	withController(t, func(t *testing.T, w *world) {

@@ -53,6 +53,7 @@ type cloud struct {
 	mu       sync.Mutex
 	hook     func(context.Context) error // called with each call; its error fails the call; nil for none
 	networks map[crd.Owner]string        // gateways
+	suffix   string                      // of the IDs of networks and subnets
 	calls    []call                      // since takeCalls was called last
 }
 
@@ -85,7 +86,7 @@ func (c *cloud) Ensure(ctx context.Context, n *samplecrdv1.Network) (crd.IDs, er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.networks[ownerOf(n)] = n.Spec.Gateway
-	return crd.IDs{NetworkID: "n-" + string(n.UID), SubnetID: "s-" + string(n.UID)}, nil
+	return crd.IDs{NetworkID: "n-" + string(n.UID) + c.suffix, SubnetID: "s-" + string(n.UID) + c.suffix}, nil
 }
 
 func (c *cloud) Delete(ctx context.Context, n *samplecrdv1.Network) error {
@@ -122,6 +123,13 @@ func (c *cloud) addOrphan(name string, uid types.UID) {
 	c.networks[crd.Owner{Namespace: namespace, Name: name, UID: uid}] = "10.0.0.1"
 }
 
+// addAnonymous adds a network to the cloud that does not tell the name of the Network with that UID.
+func (c *cloud) addAnonymous(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.networks[crd.Owner{UID: uid}] = "10.0.0.1"
+}
+
 // intercept has hook called with each call.
 func (c *cloud) intercept(hook func(context.Context) error) {
 	c.mu.Lock()
@@ -156,6 +164,13 @@ func (c *cloud) loseAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.networks)
+}
+
+// replaceAll makes all networks and subnets others, whose IDs end in suffix.
+func (c *cloud) replaceAll(suffix string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.suffix = suffix
 }
 
 // takeCalls returns the calls since it was called last.

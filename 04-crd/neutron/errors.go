@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
 
@@ -33,7 +34,7 @@ func explain(action string, n *samplecrdv1.Network, err error) error {
 		gophercloud.ResponseCodeIs(err, http.StatusUnauthorized):
 		reason = samplecrdv1.ReasonRefused
 	}
-	action = fmt.Sprintf("%s for %s/%s", action, n.Namespace, n.Name)
+	action += " for " + cmp.Or(strings.Trim(n.Namespace+"/"+n.Name, "/"), "the Network with the UID "+string(n.UID)) // the sweep may know no name
 	if reason != "" {
 		return &crd.RefusedError{Reason: reason, Message: action + ": " + cmp.Or(body.Message, err.Error()), Err: err}
 	}
