@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -264,16 +265,18 @@ func (h *histories) createAndChange(ctx context.Context, random *rand.Rand, name
 	return n, nil
 }
 
-// drift changes or deletes a network, or its subnet, in the cloud.
+// drift changes, renames or deletes a network, or its subnet, in the cloud.
 func (h *histories) drift(ctx context.Context, random *rand.Rand, n *samplecrdv1.Network) error {
 	existing, err := h.networksOf(ctx, n)
 	if err != nil || len(existing) == 0 {
 		return err
 	}
-	victim, what := existing[random.IntN(len(existing))], random.IntN(3)
+	victim, what := existing[random.IntN(len(existing))], random.IntN(4)
 	switch {
 	case what == 0:
 		_ = networks.Delete(ctx, h.cloud, victim.ID).ExtractErr() // fails, here and below, if the controller has changed it meanwhile
+	case what == 3 && slices.Contains(victim.Tags, victim.Name): // without it, nobody would find a duplicate again
+		_ = networks.Update(ctx, h.cloud, victim.ID, networks.UpdateOpts{Name: new("renamed")}).Err
 	case len(victim.Subnets) == 0:
 	case what == 1:
 		_ = subnets.Delete(ctx, h.cloud, victim.Subnets[0]).ExtractErr()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/attributestags"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/quotas"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
@@ -355,6 +356,28 @@ func TestDrift(t *testing.T) {
 	w.wrote(4)
 }
 
+// Somebody renames the network and the subnet, and keeps using them.
+func TestRenamed(t *testing.T) {
+	w := newWorld(t)
+	n := w.create()
+	port, err := ports.Create(t.Context(), w.cloud, ports.CreateOpts{NetworkID: n.Status.NetworkID, Name: "web"}).Extract()
+	require.NoError(t, err)
+	before := w.inCloud(t.Context())[0]
+	require.NoError(t, networks.Update(t.Context(), w.cloud, n.Status.NetworkID, networks.UpdateOpts{Name: new("prod-db"), Description: new("do not touch")}).Err)
+	require.NoError(t, subnets.Update(t.Context(), w.cloud, n.Status.SubnetID, subnets.UpdateOpts{Name: new("prod-db")}).Err)
+	w.Eventually("the names", func(context.Context) string {
+		if network, subnet := w.inCloud(t.Context())[0], w.subnets()[0]; network.Name != before.Name || network.Description != before.Description || subnet.Name != before.Name {
+			return network.Name + ", " + subnet.Name
+		}
+		return ""
+	})
+	require.Len(t, w.inCloud(t.Context()), 1)
+	w.wrote(2) // the status is the same as before
+	require.NoError(t, ports.Delete(t.Context(), w.cloud, port.ID).ExtractErr())
+	require.NoError(t, w.networks.Delete(t.Context(), n.Name, metav1.DeleteOptions{}))
+	w.isGone(n.Name)
+}
+
 func TestTheCloudIsDown(t *testing.T) {
 	w := newWorld(t)
 	n := w.create()
@@ -408,6 +431,9 @@ func TestOrphans(t *testing.T) {
 	}
 	late, others := make("test", n), make("another cluster", n)
 	require.NotEqual(t, late, others)
+	renamed := make("test", n)
+	require.NoError(t, attributestags.Add(t.Context(), w.cloud, "networks", renamed, "kubernetes-test-"+string(n.UID)).ExtractErr())
+	require.NoError(t, networks.Update(t.Context(), w.cloud, renamed, networks.UpdateOpts{Name: new("prod-db"), Description: new("do not touch")}).Err)
 	w.Eventually("the networks in the cloud", func(context.Context) string {
 		left := sets.New[string]()
 		for _, network := range w.inCloud(t.Context()) {
