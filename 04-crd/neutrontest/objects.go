@@ -351,6 +351,9 @@ func (s *Server) quota(project, resource string) int {
 	if limit, ok := s.quotas[project][resource]; ok {
 		return limit
 	}
+	if resource == "subnet" && s.Subnets != 0 {
+		return s.Subnets
+	}
 	return defaultQuotas[resource]
 }
 

@@ -32,6 +32,9 @@ type Server struct {
 	// PageSize is how many objects a response to a list has at most, as pagination_max_limit in Neutron's configuration: a
 	// full page links to the next, which may be empty. 0 means no limit.
 	PageSize int
+	// Subnets is the quota of subnets of each project for which none was set, as quota_subnet in Neutron's configuration. 0 means
+	// Neutron's own default, 100.
+	Subnets int
 
 	mu     sync.Mutex
 	all    map[string]map[string]object // by collection and ID

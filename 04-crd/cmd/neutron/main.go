@@ -33,6 +33,7 @@ func run(ctx context.Context) error {
 	isReal := flag.Bool("real", os.Getenv("NEUTRON") == "real", "run OpenStack's own Neutron, from Debian's python3-neutron; NEUTRON=real in the environment does the same")
 	requestIDs := flag.Bool("request-ids", false, "add the request's ID to the message of each error, so that no two are alike; not with --real")
 	pageSize := flag.Int("page-size", 0, "how many objects a response to a list has at most; 0: all of them; not with --real")
+	subnets := flag.Int("subnets", 0, "how many subnets a project may have; 0: Neutron's default, 100; not with --real")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: neutron [FLAG]... [COMMAND [ARGUMENT]...]\nPrints its URL and serves until it is interrupted. With a command, it runs that with NEUTRON_URL set, and serves until it ends.")
 		flag.PrintDefaults()
@@ -41,12 +42,15 @@ func run(ctx context.Context) error {
 	if *pageSize < 0 {
 		return fmt.Errorf("--page-size must be 0 or more, not %d", *pageSize)
 	}
+	if *subnets < 0 {
+		return fmt.Errorf("--subnets must be 0 or more, not %d", *subnets)
+	}
 	serve := func(ctx context.Context, address string, up func(url string)) error {
-		return serveInMemory(ctx, address, &neutrontest.Server{RequestIDs: *requestIDs, PageSize: *pageSize}, up)
+		return serveInMemory(ctx, address, &neutrontest.Server{RequestIDs: *requestIDs, PageSize: *pageSize, Subnets: *subnets}, up)
 	}
 	if *isReal {
-		if *requestIDs || *pageSize != 0 {
-			return errors.New("--request-ids and --page-size do not go with --real")
+		if *requestIDs || *pageSize != 0 || *subnets != 0 {
+			return errors.New("--request-ids, --page-size and --subnets do not go with --real")
 		}
 		serve = serveReal
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -109,19 +110,39 @@ func TestRequestIDsMakeErrorsDiffer(t *testing.T) {
 	}
 }
 
+// post creates an object as an ordinary user, and returns the status code and the body of the response.
+func post(t *testing.T, url, body string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("X-User-Id", "tester")
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(answer)
+}
+
 func TestPageSize(t *testing.T) {
 	url := start(t, nil, "--page-size=1").line()
 	for range 2 {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v2.0/networks", strings.NewReader(`{"network":{}}`))
-		require.NoError(t, err)
-		request.Header.Set("X-User-Id", "tester")
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		require.Equal(t, http.StatusCreated, response.StatusCode)
+		status, _ := post(t, url+"/v2.0/networks", `{"network":{}}`)
+		require.Equal(t, http.StatusCreated, status)
 	}
 	_, list := get(t, url+"/v2.0/networks")
 	require.Contains(t, list, `"networks_links":[{"href":"`+url+`/v2.0/networks?limit=1`)
+}
+
+func TestQuotaOfSubnets(t *testing.T) {
+	url := start(t, nil, "--subnets=1").line()
+	_, body := post(t, url+"/v2.0/networks", `{"network":{}}`)
+	_, rest, _ := strings.Cut(body, `"id":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	for number, want := range []int{http.StatusCreated, http.StatusConflict} {
+		status, answer := post(t, url+"/v2.0/subnets", fmt.Sprintf(`{"subnet":{"network_id":%q,"ip_version":4,"cidr":"10.0.%d.0/24"}}`, id, number))
+		require.Equal(t, want, status, answer)
+	}
 }
 
 func TestServesUntilTheCommandEnds(t *testing.T) {
@@ -154,10 +175,12 @@ func TestDoesNotStart(t *testing.T) {
 		want      string
 	}{
 		"the port is taken":             {nil, []string{"--address=" + taken.Addr().String()}, "serve at --address " + taken.Addr().String() + ": "},
-		"request IDs with --real":       {nil, []string{"--real", "--request-ids"}, "--request-ids and --page-size do not go with --real"},
-		"pages with --real":             {nil, []string{"--real", "--page-size=1"}, "--request-ids and --page-size do not go with --real"},
+		"request IDs with --real":       {nil, []string{"--real", "--request-ids"}, "--request-ids, --page-size and --subnets do not go with --real"},
+		"pages with --real":             {nil, []string{"--real", "--page-size=1"}, "--request-ids, --page-size and --subnets do not go with --real"},
+		"a quota with --real":           {nil, []string{"--real", "--subnets=1"}, "--request-ids, --page-size and --subnets do not go with --real"},
+		"a negative quota":              {nil, []string{"--subnets=-1"}, "--subnets must be 0 or more, not -1"},
 		"a negative page size":          {nil, []string{"--page-size=-1"}, "--page-size must be 0 or more, not -1"},
-		"request IDs with the variable": {[]string{"NEUTRON=real"}, []string{"--request-ids"}, "--request-ids and --page-size do not go with --real"},
+		"request IDs with the variable": {[]string{"NEUTRON=real"}, []string{"--request-ids"}, "--request-ids, --page-size and --subnets do not go with --real"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

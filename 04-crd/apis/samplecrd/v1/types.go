@@ -4,6 +4,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Network is a network with one subnet in an OpenStack cloud.
 //
+// A description in the cloud has at most 255 characters, and a namespace at most 63. So 172 are left for the name. A name cannot be
+// changed, so a Network that is older than this rule must pass. The controller shortens its description.
+//
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
@@ -15,6 +18,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || size(self.metadata.name) <= 172",optionalOldSelf=true,reason=FieldValueInvalid,message="metadata.name must not be longer than 172 characters, or it would not fit into the description of the network in the cloud"
 type Network struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -46,6 +50,10 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",reason=FieldValueInvalid,message="must be a CIDR, such as 192.168.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || string(cidr(self).masked()) == self",reason=FieldValueInvalid,message="must be in canonical form: no bits set after the prefix, lower case, no redundant zeros"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).prefixLength() <= (cidr(self).ip().family() == 4 ? 30 : 126)",reason=FieldValueInvalid,message="is too small for a gateway and ports; the longest prefixes are /30 in IPv4 and /126 in IPv6"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || !cidr('224.0.0.0/4').containsCIDR(self) && !cidr('ff00::/8').containsCIDR(self)",reason=FieldValueInvalid,message="must not be a range of multicast addresses"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || !cidr('127.0.0.0/8').containsCIDR(self)",reason=FieldValueInvalid,message="must not be a range of loopback addresses, which do not leave a machine"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('0.0.0.0/') && self != '::/0'",reason=FieldValueInvalid,message="must not begin with 0.0.0.0, nor be all of IPv6"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",reason=FieldValueForbidden,message="is immutable; delete the Network and create another one"
 	CIDR string `json:"cidr"`
 

@@ -15,6 +15,9 @@ import (
 // with apply.
 //
 // Network is a network with one subnet in an OpenStack cloud.
+//
+// A description in the cloud has at most 255 characters, and a namespace at most 63. So 172 are left for the name. A name cannot be
+// changed, so a Network that is older than this rule must pass. The controller shortens its description.
 type NetworkApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
