@@ -1,13 +1,10 @@
 package neutron
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,8 +14,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/config"
-	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
 )
 
 // timeout limits each request. After a timeout it is unknown whether the cloud has carried out, or will carry out, the
@@ -26,9 +22,10 @@ import (
 const timeout = 30 * time.Second
 
 // Connect returns a client for the Neutron that the environment names. OS_CLOUD names a cloud in clouds.yaml, as for
-// OpenStack's own client; OS_AUTH_URL and the other OS_ variables do without a file. NEUTRON_URL is the address of a
-// Neutron without Keystone. There, NEUTRON_PROJECT is the project, and NEUTRON_ROLES the caller's roles, such as "admin",
-// if they are not those of a regular member.
+// OpenStack's own client; OS_AUTH_URL and the other OS_ variables do without a file. A setting that is not supported is an
+// error if its absence would surprise, and is logged if not; the page has a table. NEUTRON_URL is the address of a Neutron
+// without Keystone. There, NEUTRON_PROJECT is the project, and NEUTRON_ROLES the caller's roles, such as "admin", if they are
+// not those of a regular member.
 //
 // It returns when ctx ends, although gophercloud asks a Neutron for its versions without a context.
 func Connect(ctx context.Context) (*Cloud, error) {
@@ -54,25 +51,10 @@ func connect(ctx context.Context) (*Cloud, error) {
 	if address := os.Getenv("NEUTRON_URL"); address != "" {
 		return withoutKeystone(address, os.Getenv("NEUTRON_PROJECT"), httpClient)
 	}
-	var options []clouds.ParseOption
-	switch {
-	case os.Getenv("OS_CLOUD") != "":
-	case os.Getenv("OS_AUTH_URL") != "":
-		options = []clouds.ParseOption{clouds.WithCloudName(openrc), clouds.WithCloudsYAML(variables())}
-	default:
-		return nil, errors.New("no cloud is configured; set OS_CLOUD, or OS_AUTH_URL and the other OS_ variables, or NEUTRON_URL and NEUTRON_PROJECT for a Neutron without Keystone")
+	auth, endpoint, tls, err := configure(klog.FromContext(ctx))
+	if err != nil {
+		return nil, err
 	}
-	auth, endpoint, tls, err := clouds.Parse(options...)
-	if err == nil {
-		_, err = auth.ToTokenV3CreateMap(nil) // finds what is missing
-	}
-	switch {
-	case err != nil && options == nil:
-		return nil, fmt.Errorf("read clouds.yaml for OS_CLOUD=%s: %w", os.Getenv("OS_CLOUD"), err)
-	case err != nil:
-		return nil, fmt.Errorf("read the OS_... variables: %w", err)
-	}
-	auth.AllowReauth = true // tokens expire
 	provider, err := config.NewProviderClient(ctx, auth, config.WithHTTPClient(httpClient), config.WithTLSConfig(tls))
 	if err != nil {
 		return nil, fmt.Errorf("log in to %s: %w", auth.IdentityEndpoint, err)
@@ -82,40 +64,6 @@ func connect(ctx context.Context) (*Cloud, error) {
 		return nil, fmt.Errorf("find the service \"network\" in the cloud's catalog: %w", err)
 	}
 	return &Cloud{Client: client}, nil
-}
-
-// openrc is the name of the cloud in [variables].
-const openrc = "openrc"
-
-// variables returns a clouds.yaml with what the OS_ variables of an openrc file say. OpenStack's own client reads them in the
-// same way: each is a setting in capital letters.
-func variables() io.Reader {
-	get := func(names ...string) string {
-		for _, name := range names {
-			if value := os.Getenv("OS_" + name); value != "" {
-				return value
-			}
-		}
-		return ""
-	}
-	cloud := clouds.Cloud{
-		RegionName: get("REGION_NAME"), Interface: get("INTERFACE", "ENDPOINT_TYPE"),
-		CACertFile: get("CACERT"), ClientCertFile: get("CERT"), ClientKeyFile: get("KEY"),
-		AuthInfo: &clouds.AuthInfo{
-			AuthURL: get("AUTH_URL"), Token: get("TOKEN"),
-			Username: get("USERNAME"), UserID: get("USER_ID", "USERID"), Password: get("PASSWORD"),
-			UserDomainName: get("USER_DOMAIN_NAME"), UserDomainID: get("USER_DOMAIN_ID"),
-			ProjectName: get("PROJECT_NAME", "TENANT_NAME"), ProjectID: get("PROJECT_ID", "TENANT_ID"),
-			ProjectDomainName: get("PROJECT_DOMAIN_NAME"), ProjectDomainID: get("PROJECT_DOMAIN_ID"),
-			DomainName: get("DOMAIN_NAME"), DomainID: get("DOMAIN_ID"),
-			SystemScope: get("SYSTEM_SCOPE"), TrustID: get("TRUST_ID"),
-			ApplicationCredentialID: get("APPLICATION_CREDENTIAL_ID"), ApplicationCredentialName: get("APPLICATION_CREDENTIAL_NAME"),
-			ApplicationCredentialSecret: get("APPLICATION_CREDENTIAL_SECRET"),
-		},
-	}
-	text, err := json.Marshal(clouds.Clouds{Clouds: map[string]clouds.Cloud{openrc: cloud}}) // JSON is YAML, too
-	utilruntime.Must(err)
-	return bytes.NewReader(text)
 }
 
 func withoutKeystone(address, project string, httpClient http.Client) (*Cloud, error) {

@@ -30,7 +30,8 @@ func explain(action string, n *samplecrdv1.Network, err error) error {
 		reason = samplecrdv1.ReasonQuotaExceeded
 	case body.Type == "GatewayIpInUse", body.Type == "GatewayConflictWithAllocationPools":
 		reason = samplecrdv1.ReasonInUse
-	case gophercloud.ResponseCodeIs(err, http.StatusBadRequest), gophercloud.ResponseCodeIs(err, http.StatusForbidden),
+	case body.Type == "NoNetworkAvailable", // an administrator has to add segments
+		gophercloud.ResponseCodeIs(err, http.StatusBadRequest), gophercloud.ResponseCodeIs(err, http.StatusForbidden),
 		gophercloud.ResponseCodeIs(err, http.StatusUnauthorized):
 		reason = samplecrdv1.ReasonRefused
 	}

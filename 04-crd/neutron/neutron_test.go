@@ -469,6 +469,7 @@ func TestErrors(t *testing.T) {
 		reason string // "": not a RefusedError
 	}{
 		{503, "<html>down</html>", ""},
+		{503, `{"NeutronError":{"type":"NoNetworkAvailable","message":"Unable to create the network. No tenant network is available for allocation.","detail":""}}`, samplecrdv1.ReasonRefused},
 		{500, `{"NeutronError":{"type":"HTTPInternalServerError","message":"oh","detail":""}}`, ""},
 		{409, `{"NeutronError":{"type":"SomethingElse","message":"oh","detail":""}}`, ""},
 		{412, `{"NeutronError":{"type":"RevisionNumberConstraintFailed","message":"oh","detail":""}}`, ""},
