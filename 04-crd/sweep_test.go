@@ -57,6 +57,7 @@ func TestOrphansWithoutAName(t *testing.T) {
 		require.NotContains(t, w.gateways(), types.UID("late"))
 		require.Empty(t, w.loggedErrors())
 		resume()
+		advance(time.Second)
 
 		w.refuse("list", apierrors.NewInternalError(errors.New("internal error")))
 		w.addAnonymous("later")

@@ -89,6 +89,12 @@ var used = []string{
 	"region_name", "interface", "cacert", "cert", "key", "insecure", "verify", "identity_api_version", "network_api_version",
 }
 
+// unused are the keys that have an effect in OpenStack's own client, and that the controller can do without.
+var unused = []string{
+	"api_timeout", "network_api_timeout", "connect_retries", "network_connect_retries", "status_code_retries", "network_status_code_retries",
+	"force_ipv4", "prefer_ipv6", "rate_limit", "concurrency",
+}
+
 // unsupported are the keys that have an effect in OpenStack's own client, and what to do instead.
 var unsupported = map[string]string{
 	"passcode":                  "a passcode can be used once, and the controller logs in again and again; use an application credential",
@@ -116,7 +122,7 @@ var allowed = map[string][]string{
 }
 
 // resolve replaces aliases, and refuses what would have no effect although the user expects one. It returns the names of the
-// settings that have none, in order.
+// settings that have none, in order. In a file, they are all keys that are not used.
 func (s settings) resolve() (ignored []string, err error) {
 	for alias, key := range aliases {
 		if value := s.values[alias]; value != "" {
@@ -265,16 +271,12 @@ func (s settings) parse() (auth gophercloud.AuthOptions, endpoint gophercloud.En
 	return auth, endpoint, certificates, err
 }
 
-// selectors are variables that are no settings, but say where to find them.
-var selectors = []string{"OS_CLOUD", "OS_CLOUD_NAME", "OS_CLIENT_CONFIG_FILE", "OS_CLIENT_SECURE_FILE"}
-
-// environment returns what the OS_ variables say.
+// environment returns what the OS_ variables say. Those of other services are not among them.
 func environment() settings {
 	s := settings{map[string]string{}, map[string]string{}}
-	for _, variable := range os.Environ() {
-		name, value, _ := strings.Cut(variable, "=")
-		key, isSetting := strings.CutPrefix(name, "OS_")
-		if key = strings.ToLower(key); isSetting && value != "" && !slices.Contains(selectors, name) {
+	for _, key := range slices.Concat(used, unused, slices.Collect(maps.Keys(aliases)), slices.Collect(maps.Keys(unsupported))) {
+		name := "OS_" + strings.ToUpper(key)
+		if value := os.Getenv(name); value != "" {
 			s.values[key], s.names[key] = value, name
 		}
 	}

@@ -289,10 +289,10 @@ func TestCertificates(t *testing.T) {
 func TestIgnoredSettings(t *testing.T) {
 	k := newKeystone(t)
 	setenv(t, "OS_AUTH_URL="+k.url+"/v3", "OS_USERNAME=me", "OS_PASSWORD=secret", "OS_PROJECT_NAME=shop", "OS_DOMAIN_NAME=Default", "OS_REGION_NAME=south",
-		"OS_VOLUME_API_VERSION=3", "OS_API_TIMEOUT=5")
+		"OS_FORCE_IPV4=true", "OS_API_TIMEOUT=5")
 	_, log, err := connect(t)
 	require.NoError(t, err)
-	require.Contains(t, log, `Some settings of the cloud have no effect here settings=["OS_API_TIMEOUT","OS_VOLUME_API_VERSION"]`)
+	require.Contains(t, log, `Some settings of the cloud have no effect here settings=["OS_API_TIMEOUT","OS_FORCE_IPV4"]`)
 
 	setenv(t, "OS_CLOUD=test", "OS_PASSWORD=guess", "OS_INTERFACE=public")
 	write(t, map[string]string{"clouds.yaml": fmt.Sprintf(`{clouds: {test: {region_name: south, image_format: raw, networks: [{name: x}], metrics: {a: b},
