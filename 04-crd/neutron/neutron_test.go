@@ -243,7 +243,11 @@ func TestAllocationPools(t *testing.T) {
 
 // Whichever request or response is lost, a retry that knows nothing of the earlier attempt completes the work.
 func TestLostRequestsAndResponses(t *testing.T) {
-	for _, what := range []string{"request", "reply"} {
+	losses := []string{"reply", "request"}
+	if os.Getenv("NEUTRON") == "real" { // which is slow, and does not notice a request that does not arrive
+		losses = losses[:1]
+	}
+	for _, what := range losses {
 		for nth := 1; ; nth++ {
 			reached := false
 			t.Run(fmt.Sprintf("the %s of call %d", what, nth), func(t *testing.T) {
