@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"example.com/controllers/harness/machine"
 )
 
 // The conditions and container statuses in these tests are what a real kubelet of v1.37.1 reports. Its own functions make the
@@ -262,6 +264,24 @@ func TestKubeletReportsADeletedPodThatAFinalizerKeeps(t *testing.T) {
 	_, err = pods.Patch(t.Context(), "kept", types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	waitForDeletion(t, pods, "kept")
+}
+
+func TestKubeletWaitsForAPodThatIsHeld(t *testing.T) {
+	t.Parallel()
+	e := newTestEnv(t)
+	pods := e.client.CoreV1().Pods(e.namespace)
+	created, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "slow", Annotations: map[string]string{machine.HoldAnnotation: ""}}, Spec: podSpec()}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	waitUntil(t, pods, "slow", "Ready", podReady)
+	require.NoError(t, pods.Delete(t.Context(), "slow", metav1.DeleteOptions{}))
+	seen, last := e.watchPod(t, created, func(pod *corev1.Pod) bool { return pod.Status.ObservedGeneration == 2 })
+	require.Equal(t, []string{"created", "bound", "generation 1 observed, Running, ready", "to be deleted within 30 s", "generation 2 observed"}, seen)
+	require.Equal(t, allTrue, conditionsOf(t, last))
+
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, machine.HoldAnnotation)
+	_, err = pods.Patch(t.Context(), "slow", types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+	waitForDeletion(t, pods, "slow")
 }
 
 // Each change of a Pod costs the API server and every watcher of Pods, so the kubelet writes as few as it can.
