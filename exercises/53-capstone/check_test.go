@@ -4,7 +4,9 @@ package capstone
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -136,6 +138,24 @@ func TestExercise(t *testing.T) {
 			}
 			w.Given(deployment("a", "8080"))
 			expect(w, "a", 8080, "The port of Deployment shop/a was corrected. ")
+		}},
+		check.Scene{Name: "the port of an existing Service is mistyped", Play: func(w *check.World) {
+			w.Given(deployment("web", "8080"))
+			start(w)
+			expect(w, "web", 8080, "Deployment shop/web asks for a Service with port 8080. ")
+			for i, typo := range []string{"808O", "80820", ""} {
+				before := get(w, "web")
+				web := deployment("web", "")
+				web.Annotations[Port] = typo
+				w.Given(web)
+				expect(w, "web", before.Spec.Ports[0].Port, fmt.Sprintf("The port of Deployment shop/web was changed to %q by mistake. ", typo))
+				corrected := int32(8081 + i)
+				w.Given(deployment("web", strconv.Itoa(int(corrected))))
+				expect(w, "web", corrected, fmt.Sprintf("The port of Deployment shop/web was changed to %q by mistake, and then to %d. ", typo, corrected))
+				if get(w, "web").UID != before.UID {
+					w.Failf("The port of Deployment shop/web was changed to %q by mistake, and corrected. Service shop/web was deleted in between, and is another one now.", typo)
+				}
+			}
 		}},
 		check.Scene{Name: "each write fails once", Play: func(w *check.World) {
 			for _, verb := range []string{"create", "update", "patch", "delete"} {

@@ -109,7 +109,14 @@ func (c *controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	if err != nil || deployment.DeletionTimestamp != nil {
 		return err
 	}
-	port, wanted := portOf(ctx, deployment)
+	port, err := portOf(deployment)
+	if err != nil {
+		// What is wanted is unknown, so a Service that exists stays as it is. The error is not returned, since a retry does not
+		// help: the event of the correction brings the key back.
+		klog.FromContext(ctx).Error(err, "Leaving the Service as it is", "deployment", klog.KObj(deployment))
+		return nil
+	}
+	wanted := port != 0
 	existing, err := c.services.Services(key.Namespace).Get(key.Name)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -127,19 +134,17 @@ func (c *controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	return c.update(ctx, existing, deployment, port)
 }
 
-// portOf returns the port that a Deployment asks for.
-func portOf(ctx context.Context, deployment *appsv1.Deployment) (port int32, wanted bool) {
+// portOf returns the port that a Deployment asks for, or 0 if it asks for none.
+func portOf(deployment *appsv1.Deployment) (int32, error) {
 	text, ok := deployment.Annotations[Port]
 	if !ok || deployment.Spec.Selector == nil {
-		return 0, false
+		return 0, nil
 	}
-	number, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || number == 0 {
-		// Retrying does not help, so it is not returned. The event of a correction brings the key back.
-		klog.FromContext(ctx).Error(err, "The port must be a number from 1 to 65535", "deployment", klog.KObj(deployment), "port", text)
-		return 0, false
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 {
+		return 0, fmt.Errorf("annotation %s: %q is not a number from 1 to 65535", Port, text)
 	}
-	return int32(number), true
+	return int32(port), nil
 }
 
 func (c *controller) create(ctx context.Context, deployment *appsv1.Deployment, port int32) error {
