@@ -43,6 +43,19 @@ func TestExercise(t *testing.T) {
 				w.Failf("Namespace blog is being deleted, and the API server creates nothing in it. The controller went on trying: %d times in an hour.", tries)
 			}
 		}},
+		check.Scene{Name: "a source is deleted, and a namespace with a copy is being deleted", Play: func(w *check.World) {
+			blog := namespace("blog", Sync)
+			blog.Finalizers = []string{"example.com/slow"}
+			w.Given(namespace("vault"), blog, secret("vault", "db", "one", Sync), secret("vault", "mail", "one", Sync))
+			start(w)
+			w.Delete("namespaces", "", "blog")
+			w.Advance(time.Minute)
+			w.Delete("secrets", "vault", "db")
+			expect(w, "blog", "db", "", "Secret vault/db was deleted. Namespace blog is being deleted, too, but its Secrets can be read until its last Pod has ended. ")
+			expect(w, "blog", "mail", "one", "Namespace blog is being deleted, and its last Pod still uses its Secrets. Secret vault/mail was not deleted. ")
+			w.Delete("secrets", "vault", "mail")
+			expect(w, "blog", "mail", "", "Secret vault/mail was deleted, too, while namespace blog was still being deleted. ")
+		}},
 		check.Scene{Name: "one namespace refuses for another reason", Play: func(w *check.World) {
 			w.Given(namespace("vault"), namespace("blog", Sync), namespace("shop", Sync), secret("vault", "db", "one", Sync))
 			w.Inject("verb=create,resource=secrets,namespace=blog,refuse=403")

@@ -38,16 +38,13 @@ func (c *Controller) reconcile(ctx context.Context) error {
 
 // reconcileNamespace makes the copies in one namespace match the sources.
 func (c *Controller) reconcileNamespace(ctx context.Context, namespace *corev1.Namespace, sources []*corev1.Secret) error {
-	if namespace.DeletionTimestamp != nil {
-		return nil // the API server refuses new objects, and deletes the others
-	}
 	var errs []error
 	wanted := map[string]bool{}
 	if has(namespace, Sync) {
 		for _, source := range sources {
 			if has(source, Sync) {
 				wanted[source.Name] = true
-				errs = append(errs, c.ensureCopy(ctx, source, namespace.Name))
+				errs = append(errs, c.ensureCopy(ctx, source, namespace))
 			}
 		}
 	}
@@ -64,13 +61,15 @@ func (c *Controller) reconcileNamespace(ctx context.Context, namespace *corev1.N
 }
 
 // ensureCopy creates or updates the copy of a Secret. A Secret of somebody else is left alone.
-func (c *Controller) ensureCopy(ctx context.Context, source *corev1.Secret, namespace string) error {
-	desired := copyOf(source, namespace)
-	existing, err := c.secrets.Secrets(namespace).Get(source.Name)
+func (c *Controller) ensureCopy(ctx context.Context, source *corev1.Secret, namespace *corev1.Namespace) error {
+	desired := copyOf(source, namespace.Name)
+	existing, err := c.secrets.Secrets(namespace.Name).Get(source.Name)
 	switch {
+	case apierrors.IsNotFound(err) && namespace.DeletionTimestamp != nil:
+		return nil // nothing can be created in a namespace that is being deleted
 	case apierrors.IsNotFound(err):
-		if _, err := c.Client.CoreV1().Secrets(namespace).Create(ctx, desired, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create Secret %s/%s: %w", namespace, source.Name, err)
+		if _, err := c.Client.CoreV1().Secrets(namespace.Name).Create(ctx, desired, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create Secret %s/%s: %w", namespace.Name, source.Name, err)
 		}
 		return nil
 	case err != nil:
@@ -83,8 +82,8 @@ func (c *Controller) ensureCopy(ctx context.Context, source *corev1.Secret, name
 	}
 	updated := existing.DeepCopy() // the object in the cache is shared
 	updated.Data = desired.Data
-	if _, err := c.Client.CoreV1().Secrets(namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("update Secret %s/%s: %w", namespace, source.Name, err)
+	if _, err := c.Client.CoreV1().Secrets(namespace.Name).Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("update Secret %s/%s: %w", namespace.Name, source.Name, err)
 	}
 	return nil
 }
