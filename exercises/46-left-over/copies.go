@@ -35,9 +35,6 @@ func (c *Controller) reconcile(ctx context.Context) error {
 
 // reconcileNamespace makes the copies in one namespace match the sources.
 func (c *Controller) reconcileNamespace(ctx context.Context, namespace *corev1.Namespace, sources []*corev1.Secret) error {
-	if namespace.DeletionTimestamp != nil {
-		return nil // the API server refuses new objects, and deletes the others
-	}
 	if !has(namespace, Sync) {
 		return nil
 	}
@@ -46,7 +43,9 @@ func (c *Controller) reconcileNamespace(ctx context.Context, namespace *corev1.N
 	for _, source := range sources {
 		if has(source, Sync) {
 			wanted[source.Name] = true
-			errs = append(errs, c.ensureCopy(ctx, source, namespace.Name))
+			if namespace.DeletionTimestamp == nil { // nothing can be created in a namespace that is being deleted
+				errs = append(errs, c.ensureCopy(ctx, source, namespace.Name))
+			}
 		}
 	}
 	existing, err := c.secrets.Secrets(namespace.Name).List(labels.Everything())

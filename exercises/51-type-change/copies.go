@@ -35,16 +35,15 @@ func (c *Controller) reconcile(ctx context.Context) error {
 
 // reconcileNamespace makes the copies in one namespace match the sources.
 func (c *Controller) reconcileNamespace(ctx context.Context, namespace *corev1.Namespace, sources []*corev1.Secret) error {
-	if namespace.DeletionTimestamp != nil {
-		return nil // the API server refuses new objects, and deletes the others
-	}
 	var errs []error
 	wanted := map[string]bool{}
 	if has(namespace, Sync) {
 		for _, source := range sources {
 			if has(source, Sync) {
 				wanted[source.Name] = true
-				errs = append(errs, c.ensureCopy(ctx, source, namespace.Name))
+				if namespace.DeletionTimestamp == nil { // nothing can be created in a namespace that is being deleted
+					errs = append(errs, c.ensureCopy(ctx, source, namespace.Name))
+				}
 			}
 		}
 	}
