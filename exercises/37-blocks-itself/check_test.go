@@ -48,6 +48,18 @@ func TestExercise(t *testing.T) {
 			start(w)
 			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. Node node-1 is not ready and has not been admitted, and the controller admitted node-2.")
 		}},
+		check.Scene{Name: "three Nodes that are not ready need a reboot", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionFalse, Needed), node("node-2", corev1.ConditionFalse, Needed), node("node-3", corev1.ConditionFalse, Needed), node("node-4", corev1.ConditionTrue))
+			start(w)
+			for range 3 {
+				w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "Several Nodes are not ready, all of them need a reboot, and none is being rebooted. Two minutes later, none of them has been admitted.")
+				w.Advance(time.Minute)
+				if got := admitted(w); len(got) > 1 {
+					w.Failf("At most one Node may be rebooted at a time, and the controller admitted %v, which are not ready.", got)
+				}
+				reboot(w, admitted(w)[0])
+			}
+		}},
 	)
 }
 
