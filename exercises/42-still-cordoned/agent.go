@@ -14,13 +14,15 @@ import (
 
 // The annotations of a Node.
 const (
-	Now      = "reboot.controllers.example.com/reboot-now" // the Node is to reboot; removed by the agent when it is done
-	Cordoned = "reboot.controllers.example.com/cordoned"   // the agent has cordoned the Node; nobody else had before
+	// Now asks for a reboot. Its value is the machine's boot ID when the reboot was asked for. The agent removes it when it is
+	// done.
+	Now      = "reboot.controllers.example.com/reboot-now"
+	Cordoned = "reboot.controllers.example.com/cordoned" // the agent has cordoned the Node; nobody else had before
 )
 
 // Machine is the machine that the agent runs on.
 type Machine interface {
-	Rebooted() bool                   // since the agent was first started on it
+	BootID() string                   // identifies the current boot; different after each reboot
 	Reboot(ctx context.Context) error // returns when the machine is back
 }
 
@@ -51,7 +53,7 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("get Node %s: %w", a.NodeName, err)
 	}
-	if _, now := node.Annotations[Now]; !now || a.Machine.Rebooted() {
+	if before, now := node.Annotations[Now]; !now || before != a.Machine.BootID() {
 		return a.finish(ctx, node)
 	}
 	if err := a.begin(ctx, node); err != nil {

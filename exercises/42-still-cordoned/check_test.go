@@ -4,6 +4,7 @@ package stillcordoned
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,12 +19,13 @@ import (
 
 func TestExercise(t *testing.T) {
 	check.Run(t,
-		check.Scene{Name: "a Node reboots", Play: func(w *check.World) {
+		check.Scene{Name: "a Node reboots, twice", Play: func(w *check.World) {
 			m := begin(w, false, true)
-			if !m.cordoned {
-				w.Failf("The machine of node-1 went down, and the Node was not cordoned.")
-			}
+			m.expectReboots(1, "The reboot of node-1 was asked for. ")
 			expect(w, false, "Node node-1 was cordoned by its agent, and its machine has been rebooted. ")
+			m.ask()
+			m.expectReboots(2, "Node node-1 has rebooted once, and was asked for a second time to reboot. ")
+			expect(w, false, "Node node-1 was cordoned by its agent for a second reboot, and its machine has been rebooted. ")
 		}},
 		check.Scene{Name: "somebody has cordoned the Node, and nobody asks for a reboot", Play: func(w *check.World) {
 			begin(w, true, false)
@@ -34,21 +36,22 @@ func TestExercise(t *testing.T) {
 		}},
 		check.Scene{Name: "somebody has cordoned the Node before its reboot", Play: func(w *check.World) {
 			m := begin(w, true, true)
-			if !m.rebooted.Load() {
-				w.Failf("Node node-1 was cordoned, and its reboot was requested. Ten minutes later, it has not been rebooted.")
-			}
+			m.expectReboots(1, "Node node-1 was cordoned, and its reboot was asked for. ")
 			expect(w, true, "Somebody cordoned node-1 before its reboot. ")
+			m.ask()
+			m.expectReboots(2, "Node node-1 was still cordoned, and its reboot was asked for a second time. ")
+			expect(w, true, "Somebody cordoned node-1 before its reboots, of which this was the second one. ")
 		}},
 		check.Scene{Name: "the request is withdrawn after the agent has cordoned the Node", Play: func(w *check.World) {
 			cordoned := node(true, false)
 			cordoned.Annotations[Cordoned] = "2026-01-01T00:00:00Z"
-			start(w, cordoned, &machine{w: w})
+			start(w, cordoned, newMachine(w))
 			expect(w, false, "The agent of node-1 had cordoned it for a reboot. The request was withdrawn before the reboot, while the agent was down. ")
 		}},
 		check.Scene{Name: "somebody has uncordoned the Node, and cordons it later", Play: func(w *check.World) {
 			uncordoned := node(false, false)
 			uncordoned.Annotations[Cordoned] = "2026-01-01T00:00:00Z"
-			start(w, uncordoned, &machine{w: w})
+			start(w, uncordoned, newMachine(w))
 			uncordoned = get(w)
 			uncordoned.Spec.Unschedulable = true
 			check.Must(w.Client.CoreV1().Nodes().Update(w.T.Context(), uncordoned, metav1.UpdateOptions{}))
@@ -58,8 +61,8 @@ func TestExercise(t *testing.T) {
 		check.Scene{Name: "the agent is restarted by the reboot", Play: func(w *check.World) {
 			cordoned := node(true, true)
 			cordoned.Annotations[Cordoned] = "2026-01-01T00:00:00Z"
-			m := &machine{w: w}
-			m.rebooted.Store(true)
+			m := newMachine(w)
+			m.boots.Add(1)
 			start(w, cordoned, m)
 			expect(w, false, "The agent of node-1 had cordoned it and rebooted the machine, and was started again by the reboot. ")
 		}},
@@ -68,12 +71,18 @@ func TestExercise(t *testing.T) {
 
 type machine struct {
 	w        *check.World
-	rebooted atomic.Bool
-	cordoned bool // whether the Node was cordoned when the machine went down
+	boots    atomic.Int32 // since the machine was installed
+	cordoned bool         // whether the Node was cordoned when the machine went down
+}
+
+func newMachine(w *check.World) *machine {
+	m := &machine{w: w}
+	m.boots.Add(1)
+	return m
 }
 
 func begin(w *check.World, cordoned, now bool) *machine {
-	m := &machine{w: w}
+	m := newMachine(w)
 	start(w, node(cordoned, now), m)
 	return m
 }
@@ -82,7 +91,7 @@ func node(cordoned, now bool) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{"owner": "ops"}}}
 	n.Spec.Unschedulable = cordoned
 	if now {
-		n.Annotations[Now] = ""
+		n.Annotations[Now] = "boot-1"
 	}
 	return n
 }
@@ -95,8 +104,28 @@ func start(w *check.World, n *corev1.Node, m *machine) {
 	w.Advance(10 * time.Minute)
 }
 
-// Rebooted implements Machine.
-func (m *machine) Rebooted() bool { return m.rebooted.Load() }
+// ask asks for another reboot, and lets time pass.
+func (m *machine) ask() {
+	n := get(m.w)
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, Now, m.BootID())
+	check.Must(m.w.Client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}))
+	m.w.Advance(10 * time.Minute)
+}
+
+// expectReboots fails the check if the machine has not been rebooted that many times, or the Node was not cordoned then.
+func (m *machine) expectReboots(want int32, why string) {
+	switch got := m.boots.Load() - 1; {
+	case got < want:
+		m.w.Failf("%sTen minutes later, the machine has not been rebooted.", why)
+	case got > want:
+		m.w.Failf("%sTen minutes later, the machine has been rebooted %d times in all; it should be %d.", why, got, want)
+	case !m.cordoned:
+		m.w.Failf("The machine of node-1 went down, and the Node was not cordoned.")
+	}
+}
+
+// BootID implements Machine.
+func (m *machine) BootID() string { return fmt.Sprint("boot-", m.boots.Load()) }
 
 // Reboot implements Machine.
 func (m *machine) Reboot(ctx context.Context) error {
@@ -108,7 +137,7 @@ func (m *machine) Reboot(ctx context.Context) error {
 		return ctx.Err()
 	}
 	m.w.Say("the machine is back")
-	m.rebooted.Store(true)
+	m.boots.Add(1)
 	return nil
 }
 
