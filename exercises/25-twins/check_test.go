@@ -52,12 +52,32 @@ func TestExercise(t *testing.T) {
 			start(w)
 			w.Given(task("import", ""))
 			w.Advance(time.Minute)
-			if podsOf(w, "import") == 0 && w.Errors() == 0 {
+			if len(podsOf(w, "import")) == 0 && w.Errors() == 0 {
 				w.Failf("Pod jobs/import belongs to somebody else. Task import was created a minute ago and has no Pod, and the controller has logged no error.")
 			}
 			w.Delete("pods", "jobs", "import")
 			w.Advance(time.Hour)
 			expect(w, "import", "Somebody else's Pod jobs/import was deleted an hour ago. ")
+		}},
+		check.Scene{Name: "a task is deleted and created again while its Pod is still there", Play: func(w *check.World) {
+			start(w)
+			w.Given(task("import", ""))
+			w.Advance(time.Minute)
+			expect(w, "import", "")
+			for range 2 {
+				old := podsOf(w, "import")
+				w.Delete("configmaps", "jobs", "import")
+				check.Must(w.Client.CoreV1().ConfigMaps("jobs").Create(context.Background(), task("import", ""), metav1.CreateOptions{}))
+				w.Advance(time.Minute)
+				w.Say("garbage collection deletes the Pod of the old task")
+				for _, pod := range old {
+					if w.Exists("pods", "jobs", pod.Name) && pod.UID == get(w, pod.Name).UID {
+						w.Delete("pods", "jobs", pod.Name)
+					}
+				}
+				w.Advance(time.Hour)
+				expect(w, "import", "Task import was deleted and created again while the Pod of the old task was still there. An hour later: ")
+			}
 		}},
 	)
 }
@@ -77,12 +97,15 @@ func start(w *check.World) {
 }
 
 func expect(w *check.World, task, why string) {
-	if pods := podsOf(w, task); pods != 1 {
+	if pods := len(podsOf(w, task)); pods != 1 {
 		w.Failf("%sTask %s has %d Pods; it must have one.", why, task, pods)
 	}
 }
 
-func podsOf(w *check.World, task string) int {
-	pods := check.Must(w.Client.CoreV1().Pods("jobs").List(context.Background(), metav1.ListOptions{LabelSelector: Task + "=" + task}))
-	return len(pods.Items)
+func podsOf(w *check.World, task string) []corev1.Pod {
+	return check.Must(w.Client.CoreV1().Pods("jobs").List(context.Background(), metav1.ListOptions{LabelSelector: Task + "=" + task})).Items
+}
+
+func get(w *check.World, pod string) *corev1.Pod {
+	return check.Must(w.Client.CoreV1().Pods("jobs").Get(context.Background(), pod, metav1.GetOptions{}))
 }

@@ -4,6 +4,7 @@ package twins
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,7 +79,7 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 	return true
 }
 
-// reconcile creates the Pod of a task, if there is none.
+// reconcile creates the Pod of a task, if there is none. When the task is gone, garbage collection deletes the Pod.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
 	task, err := c.tasks.ConfigMaps(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
@@ -91,13 +92,14 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	if err != nil {
 		return err
 	}
-	if len(pods) > 0 {
+	if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, task) }) {
 		return nil
 	}
 	_, err = c.Client.CoreV1().Pods(key.Namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: task.Name + "-",
-			Labels:       map[string]string{Task: task.Name},
+			GenerateName:    task.Name + "-",
+			Labels:          map[string]string{Task: task.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(task, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever,

@@ -4,6 +4,7 @@ package twins
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,7 +79,7 @@ func (c *Controller) processNextWorkItem(ctx context.Context) bool {
 	return true
 }
 
-// reconcile creates the Pod of a task, if there is none.
+// reconcile creates the Pod of a task, if there is none. When the task is gone, garbage collection deletes the Pod.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error {
 	task, err := c.tasks.ConfigMaps(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
@@ -91,13 +92,14 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	if err != nil {
 		return err
 	}
-	if len(pods) > 0 {
+	if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, task) }) {
 		return nil
 	}
 	_, err = c.Client.CoreV1().Pods(key.Namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:   task.Name,
-			Labels: map[string]string{Task: task.Name},
+			Name:            task.Name,
+			Labels:          map[string]string{Task: task.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(task, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever,
@@ -105,7 +107,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 		},
 	}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return c.checkPod(ctx, key) // the cache was older than the Pod
+		return c.checkPod(ctx, task) // the cache was older than the Pod
 	}
 	if err != nil {
 		return fmt.Errorf("create the Pod of task %s: %w", key, err)
@@ -113,14 +115,15 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	return nil
 }
 
-// checkPod returns an error if the Pod that has the name of a task is not that of the task.
-func (c *Controller) checkPod(ctx context.Context, key cache.ObjectName) error {
-	pod, err := c.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+// checkPod returns an error if the Pod that has the name of a task is not that of the task, but somebody else's, or that of
+// an earlier task of this name.
+func (c *Controller) checkPod(ctx context.Context, task *corev1.ConfigMap) error {
+	pod, err := c.Client.CoreV1().Pods(task.Namespace).Get(ctx, task.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("get the Pod of task %s: %w", key, err)
+		return fmt.Errorf("get the Pod of task %s: %w", klog.KObj(task), err)
 	}
-	if pod.Labels[Task] != key.Name {
-		return fmt.Errorf("create the Pod of task %s: there is a Pod of that name that is not the task's", key)
+	if !metav1.IsControlledBy(pod, task) {
+		return fmt.Errorf("create the Pod of task %s: there is a Pod of that name that is not the task's", klog.KObj(task))
 	}
 	return nil
 }
