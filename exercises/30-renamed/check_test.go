@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -56,6 +57,57 @@ func TestExercise(t *testing.T) {
 				w.Failf("The Deployment of the app was renamed from web to store while the controller was down. A minute after its start, Deployment web still exists.")
 			}
 		}},
+		check.Scene{Name: "the new Deployment cannot be created at first", Play: func(w *check.World) {
+			start(w)
+			old := "web"
+			for _, name := range []string{"store", "shop"} {
+				w.Inject("verb=create,resource=deployments,name=" + name + ",refuse=403")
+				rename(w, name)
+				if !w.Exists("deployments.apps", "shop", old) {
+					w.Failf("The Deployment of the app was renamed from %s to %s, and a quota keeps the new one from being created. Deployment %s was deleted all the same, so the app is down.", old, name, old)
+				}
+				w.Heal()
+				w.Say("the quota is raised")
+				w.Advance(time.Hour)
+				if !w.Exists("deployments.apps", "shop", name) || w.Exists("deployments.apps", "shop", old) {
+					w.Failf("The Deployment of the app was renamed from %s to %s, and a quota kept the new one from being created for a minute. An hour later, there is no Deployment %s, or still a Deployment %s.", old, name, name, old)
+				}
+				old = name
+			}
+		}},
+		check.Scene{Name: "somebody else has a Deployment of the new name", Play: func(w *check.World) {
+			start(w)
+			w.Given(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "store"}})
+			for _, name := range []string{"store", "blog"} {
+				owner := metav1.GetControllerOf(get(w, name))
+				rename(w, name)
+				if now := metav1.GetControllerOf(get(w, name)); (owner == nil) != (now == nil) || owner != nil && owner.UID != now.UID {
+					w.Failf("The Deployment of the app was renamed from web to %s. There was a Deployment %s already, which did not belong to the app. The controller made it the app's.", name, name)
+				}
+				if !w.Exists("deployments.apps", "shop", "web") {
+					w.Failf("The Deployment of the app was renamed from web to %s. There was a Deployment %s already, which does not belong to the app. Deployment web was deleted all the same, so the app is down.", name, name)
+				}
+			}
+			rename(w, "store")
+			w.Delete("deployments.apps", "shop", "store")
+			w.Advance(time.Hour)
+			if owner := metav1.GetControllerOf(get(w, "store")); owner == nil || owner.Name != "shop-app" {
+				w.Failf("The Deployment of the app was renamed from web to store, and somebody else's Deployment store was deleted. An hour later, the app does not have a Deployment store.")
+			}
+			if w.Exists("deployments.apps", "shop", "web") {
+				w.Failf("The Deployment of the app was renamed from web to store, and has been created. An hour later, Deployment web still exists.")
+			}
+		}},
+		check.Scene{Name: "somebody deletes the Deployment of an app", Play: func(w *check.World) {
+			start(w)
+			for range 2 {
+				w.Delete("deployments.apps", "shop", "web")
+				w.Advance(time.Minute)
+				if !w.Exists("deployments.apps", "shop", "web") {
+					w.Failf("Somebody deleted Deployment web, which an app needs. A minute later, it does not exist.")
+				}
+			}
+		}},
 	)
 }
 
@@ -90,4 +142,13 @@ func rename(w *check.World, deployment string) {
 	changed.Data["deployment"] = deployment
 	check.Must(apps.Update(context.Background(), changed, metav1.UpdateOptions{}))
 	w.Advance(time.Minute)
+}
+
+// get returns a Deployment; an empty one, which belongs to nobody, if there is none.
+func get(w *check.World, name string) *appsv1.Deployment {
+	deployment, err := w.Client.AppsV1().Deployments("shop").Get(context.Background(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return &appsv1.Deployment{}
+	}
+	return check.Must(deployment, err)
 }

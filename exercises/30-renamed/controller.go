@@ -52,6 +52,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	_, err = factory.Apps().V1().Deployments().TypedInformer().AddTypedEventHandler(appsinformers.DeploymentHandlerFuncs{
 		AddFunc:    c.enqueueOwner,
 		UpdateFunc: func(_, deployment *appsv1.Deployment) { c.enqueueOwner(deployment) },
+		DeleteFunc: func(deleted appsinformers.DeletedDeployment) {
+			if deleted.OptionalObj != nil {
+				c.enqueueOwner(deleted.OptionalObj)
+			}
+		},
 	}, cache.HandlerOptions{Logger: &logger})
 	if err != nil {
 		return err
@@ -106,15 +111,24 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) error 
 	if _, ok := app.Labels[AppLabel]; !ok {
 		return nil
 	}
-	name := app.Data["deployment"]
-	if _, err := c.deployments.Deployments(key.Namespace).Get(name); !apierrors.IsNotFound(err) {
-		return err // nil if it exists; to keep it short, its image is not updated
+	return c.ensureDeployment(ctx, app, app.Data["deployment"])
+}
+
+// ensureDeployment creates the Deployment of an app, if there is none. A Deployment of somebody else is left alone.
+func (c *Controller) ensureDeployment(ctx context.Context, app *corev1.ConfigMap, name string) error {
+	existing, err := c.deployments.Deployments(app.Namespace).Get(name)
+	switch {
+	case apierrors.IsNotFound(err):
+		if _, err := c.Client.AppsV1().Deployments(app.Namespace).Create(ctx, deploymentFor(app, name), metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create Deployment %s/%s: %w", app.Namespace, name, err)
+		}
+		return nil
+	case err != nil:
+		return err
+	case !metav1.IsControlledBy(existing, app):
+		return fmt.Errorf("create Deployment %s: it exists, and belongs to somebody else", klog.KObj(existing))
 	}
-	_, err = c.Client.AppsV1().Deployments(key.Namespace).Create(ctx, deploymentFor(app, name), metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create Deployment %s/%s: %w", key.Namespace, name, err)
-	}
-	return nil
+	return nil // to keep it short, its image is not updated
 }
 
 func deploymentFor(app *corev1.ConfigMap, name string) *appsv1.Deployment {
