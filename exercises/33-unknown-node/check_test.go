@@ -39,12 +39,12 @@ func TestExercise(t *testing.T) {
 			w.Given(node("node-2", corev1.ConditionTrue))
 			w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "All Nodes are ready again. Two minutes later, node-1 has not been admitted.")
 		}},
-		check.Scene{Name: "a new Node has not reported yet", Play: func(w *check.World) {
+		check.Scene{Name: "a Node was created before its kubelet was started", Play: func(w *check.World) {
 			fresh := node("node-2", corev1.ConditionUnknown)
 			fresh.Status.Conditions = nil
 			w.Given(node("node-1", corev1.ConditionTrue, Needed), fresh)
 			start(w)
-			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. The kubelet of node-2 has never reported, so it has no Ready condition, and the controller admitted node-1 as well.")
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. A script created Node node-2 before its kubelet was started, so it has no Ready condition yet, and the controller admitted node-1 as well.")
 		}},
 	)
 }
