@@ -52,6 +52,19 @@ func TestExercise(t *testing.T) {
 		check.Scene{Name: "the request is withdrawn while the write is on its way", Play: func(w *check.World) {
 			withdraw(w)
 		}},
+		check.Scene{Name: "the Node changes, and another one goes down, while the write is on its way", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionTrue, Needed), node("node-2", corev1.ConditionTrue))
+			w.Inject("verb=update,resource=nodes,nth=1,delay=5s", "verb=patch,resource=nodes,nth=1,delay=5s")
+			start(w)
+			w.Advance(2 * time.Second)
+			n := check.Must(w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
+			n.Annotations["ticket"] = "4711"
+			check.Must(w.Client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}))
+			w.Given(node("node-2", corev1.ConditionFalse))
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. While the controller's write to node-1 was on its way, a user annotated node-1, and node-2 became not ready. The write ended with a conflict, and the controller admitted node-1 all the same.")
+			w.Given(node("node-2", corev1.ConditionTrue))
+			w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "Node node-2 is ready again, and node-1 needs a reboot. Two minutes later, it has not been admitted.")
+		}},
 	)
 }
 

@@ -120,12 +120,13 @@ func (c *Controller) admit(ctx context.Context, node *corev1.Node) error {
 	})
 }
 
-// unavailable returns how many Nodes are unavailable, not counting the candidate: its own reboot makes no other Node
-// unavailable.
+// unavailable returns how many other Nodes are unavailable. The reboot of a candidate that is not ready makes no Node
+// unavailable, so it waits only for Nodes that have been admitted.
 func unavailable(nodes []corev1.Node, candidate *corev1.Node) int {
 	count := 0
 	for _, node := range nodes {
-		if node.Name != candidate.Name && (has(&node, Now) || has(&node, InProgress) || !isReady(&node)) {
+		admitted := has(&node, Now) || has(&node, InProgress)
+		if node.Name != candidate.Name && (admitted || isReady(candidate) && !isReady(&node)) {
 			count++
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 )
@@ -98,38 +97,23 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		c.queue.AddAfter(name, retryAfter)
 		return nil
 	}
-	admitted, err := c.admit(ctx, node)
-	if err != nil {
+	delete(node.Annotations, Needed)
+	node.Annotations[Now] = ""
+	// The update has the resourceVersion of the list. If the Node has changed since, the queue repeats the whole decision.
+	if _, err := c.Client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("admit Node %s: %w", name, err)
 	}
-	if admitted {
-		klog.FromContext(ctx).Info("Admitted", "node", name)
-	}
+	klog.FromContext(ctx).Info("Admitted", "node", name)
 	return nil
 }
 
-// admit moves the annotation Needed to Now, and returns whether it has. It does not if the request was withdrawn meanwhile.
-func (c *Controller) admit(ctx context.Context, node *corev1.Node) (admitted bool, err error) {
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		latest, err := c.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
-		if err != nil || !has(latest, Needed) {
-			return err
-		}
-		delete(latest.Annotations, Needed)
-		latest.Annotations[Now] = ""
-		_, err = c.Client.CoreV1().Nodes().Update(ctx, latest, metav1.UpdateOptions{})
-		admitted = err == nil
-		return err
-	})
-	return admitted, err
-}
-
-// unavailable returns how many Nodes are unavailable, not counting the candidate: its own reboot makes no other Node
-// unavailable.
+// unavailable returns how many other Nodes are unavailable. The reboot of a candidate that is not ready makes no Node
+// unavailable, so it waits only for Nodes that have been admitted.
 func unavailable(nodes []corev1.Node, candidate *corev1.Node) int {
 	count := 0
 	for _, node := range nodes {
-		if node.Name != candidate.Name && (has(&node, Now) || has(&node, InProgress) || !isReady(&node)) {
+		admitted := has(&node, Now) || has(&node, InProgress)
+		if node.Name != candidate.Name && (admitted || isReady(candidate) && !isReady(&node)) {
 			count++
 		}
 	}
