@@ -27,6 +27,18 @@ func TestExercise(t *testing.T) {
 				w.Failf("Pod shop/db-0 was deleted, although it is not a Pod of the frontend.")
 			}
 		}},
+		check.Scene{Name: "only the binary data of the config change", Play: func(w *check.World) {
+			start(w)
+			for _, favicon := range []string{"\x89PNG", "\x89PNG\r\n"} {
+				change(w, func(config *corev1.ConfigMap) { config.BinaryData = map[string][]byte{"favicon.png": []byte(favicon)} })
+				w.Advance(time.Minute)
+				if w.Exists("pods", "shop", "web-0") {
+					w.Failf("The binaryData of ConfigMap shop/frontend-config were changed. A minute later, Pod shop/web-0 is still there and runs with the old config.")
+				}
+				w.Given(pod("web-0", "frontend"))
+				w.Advance(time.Minute)
+			}
+		}},
 		check.Scene{Name: "only the labels of the config change", Play: func(w *check.World) {
 			start(w)
 			change(w, func(config *corev1.ConfigMap) { config.Labels = map[string]string{"team": "shop"} })
@@ -38,9 +50,13 @@ func TestExercise(t *testing.T) {
 	)
 }
 
+func pod(name, app string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": app}}}
+}
+
 func start(w *check.World) {
 	for name, app := range map[string]string{"web-0": "frontend", "db-0": "database"} {
-		w.Given(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": app}}})
+		w.Given(pod(name, app))
 	}
 	w.Given(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: ConfigName}, Data: map[string]string{"greeting": "hello"},

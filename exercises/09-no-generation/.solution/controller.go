@@ -2,6 +2,7 @@
 package nogeneration
 
 import (
+	"bytes"
 	"context"
 	"maps"
 
@@ -46,7 +47,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.pods = podFactory.Core().V1().Pods().Lister()
 	_, err := configFactory.Core().V1().ConfigMaps().TypedInformer().AddTypedEventHandler(coreinformers.ConfigMapHandlerFuncs{
 		UpdateFunc: func(old, config *corev1.ConfigMap) {
-			if maps.Equal(old.Data, config.Data) {
+			if maps.Equal(old.Data, config.Data) && maps.EqualFunc(old.BinaryData, config.BinaryData, bytes.Equal) {
 				return // a resync, or a change of metadata
 			}
 			c.replacePods(ctx)
