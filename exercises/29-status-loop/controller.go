@@ -108,7 +108,7 @@ func (c *Controller) updateStatus(ctx context.Context, service *corev1.Service, 
 	updated.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
 	ready := metav1.Condition{
 		Type: Ready, Status: metav1.ConditionTrue, Reason: "Created", LastTransitionTime: metav1.Now(),
-		Message: "the load balancer works", ObservedGeneration: service.Generation,
+		Message: "the load balancer works",
 	}
 	meta.RemoveStatusCondition(&updated.Status.Conditions, Ready)
 	updated.Status.Conditions = append(updated.Status.Conditions, ready)

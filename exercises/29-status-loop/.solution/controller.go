@@ -109,8 +109,7 @@ func (c *Controller) updateStatus(ctx context.Context, service *corev1.Service, 
 	updated.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
 	// This keeps the time of the last transition, unless the status of the condition changes.
 	meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
-		Type: Ready, Status: metav1.ConditionTrue, Reason: "Created",
-		Message: "the load balancer works", ObservedGeneration: service.Generation,
+		Type: Ready, Status: metav1.ConditionTrue, Reason: "Created", Message: "the load balancer works",
 	})
 	if equality.Semantic.DeepEqual(service.Status, updated.Status) {
 		return nil
