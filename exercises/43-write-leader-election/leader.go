@@ -13,7 +13,7 @@ const LeaseName = "controller"
 
 // The durations of the election.
 const (
-	LeaseDuration = 15 * time.Second // after its last renewal, a Lease may be taken over
+	LeaseDuration = 15 * time.Second // a candidate that has not seen the Lease change for that long may take it over
 	RenewDeadline = 10 * time.Second // a leader that has tried to renew for that long stops to lead
 	RetryPeriod   = 2 * time.Second  // the pause between two attempts to acquire or renew the Lease
 )
