@@ -52,6 +52,23 @@ func TestExercise(t *testing.T) {
 			w.Advance(10 * time.Minute)
 			expect(w, map[string]bool{"green": false}, "The API server refused to delete ConfigMap green for ten minutes, and then allowed it. ")
 		}},
+		check.Scene{Name: "a policy protects one of them", Play: func(w *check.World) {
+			w.Given(configMap(ListName, "blue green red"), configMap("blue", ""), configMap("green", ""), configMap("red", ""), configMap("white", ""))
+			w.Inject("verb=delete,resource=configmaps,name=blue,refuse=403")
+			start(w)
+			w.Advance(10 * time.Minute)
+			expect(w, map[string]bool{"blue": true, "green": false, "red": false, "white": true}, "The API server refuses to delete ConfigMap blue, the first in the list. ")
+			w.Given(configMap("green", ""), configMap("red", ""))
+			before := w.Errors()
+			w.Advance(10 * time.Minute)
+			expect(w, map[string]bool{"green": false, "red": false}, "The API server still refuses to delete ConfigMap blue, and the others were created again. ")
+			if w.Errors() == before {
+				w.Failf("For ten minutes, the API server has refused to delete ConfigMap blue. The controller has logged no error.")
+			}
+			w.Heal()
+			w.Advance(10 * time.Minute)
+			expect(w, map[string]bool{"blue": false}, "The API server refused to delete ConfigMap blue for twenty minutes, and then allowed it. ")
+		}},
 	)
 }
 

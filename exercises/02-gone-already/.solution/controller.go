@@ -3,6 +3,7 @@ package gonealready
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	return nil
 }
 
-// reconcile deletes every ConfigMap in the list.
+// reconcile deletes every ConfigMap in the list. One that cannot be deleted does not hold up the others.
 func (c *Cleaner) reconcile(ctx context.Context) error {
 	configMaps := c.Client.CoreV1().ConfigMaps(c.Namespace)
 	list, err := configMaps.Get(ctx, ListName, metav1.GetOptions{})
@@ -48,11 +49,15 @@ func (c *Cleaner) reconcile(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("get ConfigMap %s/%s: %w", c.Namespace, ListName, err)
 	}
+	var errs []error
 	for _, name := range strings.Fields(list.Data["names"]) {
-		if err := configMaps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete ConfigMap %s/%s: %w", c.Namespace, name, err)
+		err := configMaps.Delete(ctx, name, metav1.DeleteOptions{})
+		switch {
+		case err == nil:
+			klog.FromContext(ctx).Info("Deleted", "configMap", klog.KRef(c.Namespace, name))
+		case !apierrors.IsNotFound(err):
+			errs = append(errs, fmt.Errorf("delete ConfigMap %s/%s: %w", c.Namespace, name, err))
 		}
-		klog.FromContext(ctx).Info("Deleted", "configMap", klog.KRef(c.Namespace, name))
 	}
-	return nil
+	return errors.Join(errs...)
 }
