@@ -52,7 +52,7 @@ func (c *Counter) Run(ctx context.Context) error {
 			c.add(pod.Spec.NodeName, 1)
 		},
 		UpdateFunc: func(oldObject, newObject any) {
-			// A Pod gets its Node in an update, and keeps it.
+			// Most Pods get their Node in an update. After trouble with the watch, the new Pod may be another one of the same name.
 			c.add(oldObject.(*corev1.Pod).Spec.NodeName, -1)
 			c.add(newObject.(*corev1.Pod).Spec.NodeName, 1)
 		},
