@@ -39,6 +39,52 @@ func TestExercise(t *testing.T) {
 				w.Failf("Node node-1 has lost its annotation owner.")
 			}
 		}},
+		check.Scene{Name: "the time is that of the first look", Play: func(w *check.World) {
+			w.Given(node("node-1", map[string]string{"owner": "ops"}), node("node-2", nil))
+			began := time.Now()
+			start(w)
+			for _, name := range []string{"node-1", "node-2"} {
+				stamp := annotationsOf(w, name)[FirstSeen]
+				seen, err := time.Parse(time.RFC3339, stamp)
+				if err != nil {
+					w.Failf("The annotation first-seen of Node %s is %q, which is no time in the format of RFC 3339.", name, stamp)
+				}
+				if seen.Sub(began).Abs() > 2*time.Minute {
+					w.Failf("The controller was started at %s, and by its annotation, Node %s was first seen at %s.", began.UTC().Format(time.RFC3339), name, stamp)
+				}
+				w.Advance(time.Hour)
+				if now := annotationsOf(w, name)[FirstSeen]; now != stamp {
+					w.Failf("The annotation first-seen of Node %s was %s. An hour later, it is %s, although the controller had seen the Node before.", name, stamp, now)
+				}
+			}
+		}},
+		check.Scene{Name: "one Node cannot be changed", Play: func(w *check.World) {
+			w.Given(node("node-1", nil), node("node-2", nil))
+			w.Inject("verb=update,resource=nodes,name=node-1,refuse=500", "verb=patch,resource=nodes,name=node-1,refuse=500")
+			start(w)
+			if annotationsOf(w, "node-2")[FirstSeen] == "" {
+				w.Failf("The API server refused to change Node node-1. Ten minutes after the controller was started, Node node-2 has no annotation first-seen either.")
+			}
+		}},
+		check.Scene{Name: "somebody else changes the Node at the same time", Play: func(w *check.World) {
+			w.Given(node("node-1", map[string]string{"owner": "ops"}))
+			cordon := func() {
+				n := check.Must(w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
+				n.Spec.Unschedulable = true
+				n.Annotations["owner"] = "storage"
+				check.Must(w.Client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}))
+			}
+			w.Before("update", "nodes", cordon)
+			w.Before("patch", "nodes", cordon)
+			start(w)
+			n := check.Must(w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
+			if !n.Spec.Unschedulable || n.Annotations["owner"] != "storage" {
+				w.Failf("Somebody cordoned Node node-1 and changed its annotation owner right before the controller wrote to it. The controller's write has undone that.")
+			}
+			if n.Annotations[FirstSeen] == "" {
+				w.Failf("Somebody changed Node node-1 right before the controller wrote to it. Ten minutes after the controller was started, the Node has no annotation first-seen.")
+			}
+		}},
 	)
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -62,10 +63,48 @@ func TestExercise(t *testing.T) {
 				w.Given(network("blue"))
 				w.Advance(time.Minute)
 				expect(w, c, want, "ConfigMap net/blue was deleted, and another one of that name created. ", "blue")
-				got := check.Must(w.Client.CoreV1().ConfigMaps("net").Get(context.Background(), "blue", metav1.GetOptions{})).Annotations[NetworkID]
+				got := get(w, "blue").Annotations[NetworkID]
 				if want := fmt.Sprint("network-", want); got != want {
 					w.Failf("ConfigMap net/blue was deleted, and another one of that name created. It has %s, and should have %s, which was created for it.", got, want)
 				}
+			}
+		}},
+		check.Scene{Name: "the cloud's answer is lost, and the ConfigMap changes", Play: func(w *check.World) {
+			c := &tagged{w: w, lose: 1}
+			c.lost = func() {
+				n := get(w, "blue")
+				n.Labels, n.Data["cidr"] = map[string]string{"team": "a"}, "10.2.0.0/24"
+				check.Must(w.Client.CoreV1().ConfigMaps("net").Update(context.Background(), n, metav1.UpdateOptions{}))
+			}
+			start(w, c)
+			expect(w, c, 1, "The cloud created network blue, its answer was lost, and somebody changed the ConfigMap. ", "blue")
+		}},
+		check.Scene{Name: "the cloud refuses for ten minutes", Play: func(w *check.World) {
+			c := start(w, &tagged{w: w, refuse: math.MaxInt})
+			w.Advance(9 * time.Minute)
+			c.mu.Lock()
+			calls := math.MaxInt - c.refuse
+			c.refuse = 0
+			c.mu.Unlock()
+			if calls > 1500 {
+				w.Failf("The cloud refused all calls for ten minutes. The controller made %d.", calls)
+			}
+			w.Advance(30 * time.Minute) // more than the backoff of the last failure
+			expect(w, c, 1, "The cloud refused all calls for ten minutes, and then worked for half an hour. ", "blue")
+		}},
+		check.Scene{Name: "a ConfigMap is created while the controller is down", Play: func(w *check.World) {
+			w.Given(network("red"))
+			w.Advance(time.Hour)
+			c := start(w, &tagged{w: w, lose: 1})
+			expect(w, c, 2, "ConfigMap net/red was created an hour before the controller was started. ", "blue", "red")
+		}},
+		check.Scene{Name: "the controller is stopped while the cloud does not answer", Play: func(w *check.World) {
+			for _, finds := range []int{0, 1} {
+				w.Say("the cloud answers no call any more but %d to find a network", finds)
+				w.Given(network("blue"))
+				c := &tagged{w: w, hang: true, finds: finds}
+				c.run().Stop()
+				w.Delete("configmaps", "net", "blue")
 			}
 		}},
 	)
@@ -77,8 +116,11 @@ type tagged struct {
 
 	mu           sync.Mutex
 	lose         int      // number of creations whose answer gets lost
+	lost         func()   // what happens when one gets lost; nil if nothing does
 	refuse       int      // number of calls that fail
 	refuseToFind int      // number of calls of Find that fail once there is a network
+	hang         bool     // calls get no answer
+	finds        int      // number of calls of Find that still get one
 	tags         []string // of the networks; the ID of a network is its place
 }
 
@@ -92,7 +134,11 @@ func (c *tagged) refused() error {
 }
 
 // Create implements Cloud.
-func (c *tagged) Create(_ context.Context, cidr, tag string) (string, error) {
+func (c *tagged) Create(ctx context.Context, cidr, tag string) (string, error) {
+	if c.hang {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.refused(); err != nil {
@@ -103,6 +149,9 @@ func (c *tagged) Create(_ context.Context, cidr, tag string) (string, error) {
 	if c.lose > 0 {
 		c.lose--
 		c.w.Say("the cloud creates %s with %s; its answer is lost", id, cidr)
+		if c.lost != nil {
+			c.lost()
+		}
 		return "", errors.New("connection reset by peer")
 	}
 	c.w.Say("the cloud creates %s with %s", id, cidr)
@@ -110,9 +159,16 @@ func (c *tagged) Create(_ context.Context, cidr, tag string) (string, error) {
 }
 
 // Find implements Cloud.
-func (c *tagged) Find(_ context.Context, tag string) (string, error) {
+func (c *tagged) Find(ctx context.Context, tag string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.hang && c.finds == 0 {
+		c.mu.Unlock()
+		<-ctx.Done()
+		c.mu.Lock()
+		return "", ctx.Err()
+	}
+	c.finds--
 	if err := c.refused(); err != nil {
 		return "", err
 	}
@@ -139,11 +195,16 @@ func start(w *check.World, c *tagged) *tagged {
 	return c
 }
 
-func (c *tagged) run() {
-	c.w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+func (c *tagged) run() *check.Process {
+	p := c.w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 		return (&Controller{Client: client, Namespace: "net", Cloud: c}).Run(ctx)
 	})
 	c.w.Advance(time.Minute)
+	return p
+}
+
+func get(w *check.World, name string) *corev1.ConfigMap {
+	return check.Must(w.Client.CoreV1().ConfigMaps("net").Get(context.Background(), name, metav1.GetOptions{}))
 }
 
 func expect(w *check.World, c *tagged, want int, why string, configMaps ...string) {
@@ -154,8 +215,7 @@ func expect(w *check.World, c *tagged, want int, why string, configMaps ...strin
 		w.Failf("%sA minute later, the cloud has %d networks; there should be %d.", why, got, want)
 	}
 	for _, name := range configMaps {
-		network := check.Must(w.Client.CoreV1().ConfigMaps("net").Get(context.Background(), name, metav1.GetOptions{}))
-		if network.Annotations[NetworkID] == "" {
+		if get(w, name).Annotations[NetworkID] == "" {
 			w.Failf("%sA minute later, ConfigMap net/%s has no annotation with the ID of its network.", why, name)
 		}
 	}

@@ -64,7 +64,7 @@ func TestExercise(t *testing.T) {
 			if !w.Exists("configmaps", "net", "blue") {
 				w.Failf("ConfigMap net/blue had somebody else's finalizer, example.com/audit. It is gone, and nobody but its owner may remove that.")
 			}
-			before := c.Calls()
+			before, writes := c.Calls(), len(w.Writes())
 			change(w, func(n *corev1.ConfigMap) { n.Data["cidr"] = "10.2.0.0/24" })
 			w.Advance(time.Hour)
 			if c.CIDR("blue") != "" {
@@ -72,6 +72,9 @@ func TestExercise(t *testing.T) {
 			}
 			if c.Calls() > before+2 {
 				w.Failf("ConfigMap net/blue is being deleted and only waits for somebody else's finalizer. The controller called the cloud %d times in an hour.", c.Calls()-before)
+			}
+			if count := len(w.Writes()) - writes; count > 2 {
+				w.Failf("ConfigMap net/blue is being deleted and only waits for somebody else's finalizer. The controller tried to change it %d times in an hour.", count)
 			}
 			change(w, func(n *corev1.ConfigMap) { n.Finalizers = nil })
 			gone(w, "All finalizers of ConfigMap net/blue were removed. ")
@@ -105,6 +108,31 @@ func TestExercise(t *testing.T) {
 			if n := get(w); !slices.Contains(n.Finalizers, Finalizer) {
 				w.Failf("The API server refused for a minute to add the finalizer. Network blue exists in the cloud, and its ConfigMap has no finalizer.")
 			}
+		}},
+		check.Scene{Name: "the API server refuses to remove the finalizer at first", Play: func(w *check.World) {
+			c := start(w, network("10.0.0.0/24"))
+			w.Inject("verb=update,resource=configmaps,nth=1-3,refuse=500", "verb=patch,resource=configmaps,nth=1-3,refuse=500")
+			w.Delete("configmaps", "net", "blue")
+			w.Advance(5 * time.Minute)
+			expect(w, c, "", "The API server refused three times to remove the finalizer, and works again. ")
+			gone(w, "The API server refused three times to remove the finalizer, and works again. ")
+		}},
+		check.Scene{Name: "the controller is stopped while the cloud does not answer", Play: func(w *check.World) {
+			c := begin(w, network("10.0.0.0/24"))
+			c.SetSlow(time.Hour)
+			w.Advance(time.Minute)
+			c.controller.Stop()
+			c.SetSlow(time.Second)
+			c.run(w)
+			expect(w, c, "10.0.0.0/24", "The controller was stopped while the cloud did not answer, and was started again. ")
+			c.SetSlow(time.Hour)
+			w.Delete("configmaps", "net", "blue")
+			w.Advance(time.Minute)
+			c.controller.Stop()
+			c.SetSlow(time.Second)
+			c.run(w)
+			expect(w, c, "", "The controller was stopped while the cloud did not answer, and was started again. ")
+			gone(w, "The controller was stopped while the cloud did not answer, and was started again. ")
 		}},
 	)
 }

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -37,6 +38,28 @@ func TestExercise(t *testing.T) {
 			m.run(10 * time.Minute)
 			m.expect(1, "The agent was killed right after it had marked node-1 as rebooting, and was started again. ")
 		}},
+		check.Scene{Name: "the machine refuses to reboot for two hours", Play: func(w *check.World) {
+			m := begin(w, 2*time.Hour)
+			m.run(2*time.Hour + 20*time.Minute)
+			m.expect(1, "The machine refused to reboot for two hours, because an update was running. ")
+		}},
+		check.Scene{Name: "the machine refuses to reboot, and its Node changes all the time", Play: func(w *check.World) {
+			m := begin(w, 10*time.Minute)
+			m.answersIn = 5 * time.Second
+			for i := range 60 {
+				change := fmt.Appendf(nil, `{"metadata":{"labels":{"changed":"%d"}}}`, i)
+				check.Must(w.Client.CoreV1().Nodes().Patch(context.Background(), "node-1", types.MergePatchType, change, metav1.PatchOptions{}))
+				m.run(10 * time.Second)
+			}
+			m.mu.Lock()
+			most := m.most
+			m.mu.Unlock()
+			if most > 2 {
+				w.Failf("The machine takes five seconds to answer, and refused to reboot for ten minutes. It was asked by %d calls at the same time.", most)
+			}
+			m.run(20 * time.Minute)
+			m.expect(1, "The machine refused to reboot for ten minutes, because an update was running. ")
+		}},
 	)
 }
 
@@ -55,8 +78,12 @@ type machine struct {
 	agent *check.Process
 	busy  time.Duration // until when, since the beginning of the scene, the machine refuses to reboot
 
+	answersIn time.Duration // how long a request to reboot takes
+
 	mu    sync.Mutex
 	boots int // since the machine was installed
+	asked int // requests to reboot that have no answer yet
+	most  int // how many of these there were at once
 	down  bool
 }
 
@@ -83,6 +110,20 @@ func (m *machine) BootID() string {
 
 // Reboot implements Machine.
 func (m *machine) Reboot(ctx context.Context) error {
+	m.mu.Lock()
+	m.asked++
+	m.most = max(m.most, m.asked)
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.asked--
+	}()
+	select {
+	case <-time.After(m.answersIn):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if m.w.Since() < m.busy {
 		m.w.Say("the machine refuses to reboot")
 		return errors.New("logind: the operation is inhibited")

@@ -22,15 +22,50 @@ import (
 func TestExercise(t *testing.T) {
 	check.Run(t,
 		check.Scene{Name: "a machine reboots", Play: func(w *check.World) {
-			m := begin(w)
+			m := begin(w, 0)
 			m.run(10 * time.Minute)
 			m.expect(1, "")
 		}},
 		check.Scene{Name: "the agent is killed before it can reboot the machine", Play: func(w *check.World) {
 			killAfterWrite(w)
-			m := begin(w)
+			m := begin(w, 0)
 			m.run(10 * time.Minute)
 			m.expect(1, "The agent was killed right after it had marked node-1 as rebooting, and was started again. ")
+		}},
+		check.Scene{Name: "the machine refuses to reboot at first", Play: func(w *check.World) {
+			m := begin(w, 3)
+			m.run(10 * time.Minute)
+			m.expect(1, "The machine refused to reboot three times, because an update was running. ")
+		}},
+		check.Scene{Name: "the agent is killed before it can reboot the machine, which then refuses", Play: func(w *check.World) {
+			killAfterWrite(w)
+			m := begin(w, 3)
+			m.run(10 * time.Minute)
+			m.expect(1, "The agent was killed right after it had marked node-1 as rebooting, and was started again. Then the machine refused to reboot three times. ")
+		}},
+		check.Scene{Name: "the machine takes a while to go down", Play: func(w *check.World) {
+			m := begin(w, 0)
+			m.goesDownIn = 30 * time.Second
+			m.run(10 * time.Minute)
+			m.expect(1, "The machine took half a minute to go down. ")
+		}},
+		check.Scene{Name: "an agent of an older version has not written a boot ID", Play: func(w *check.World) {
+			m := begin(w, 0)
+			m.run(5 * time.Minute)
+			m.expect(1, "")
+			n := m.node()
+			n.Annotations[InProgress] = ""
+			check.Must(w.Client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}))
+			m.run(20 * time.Minute)
+			m.mu.Lock()
+			reboots := m.boots - 2
+			m.mu.Unlock()
+			if reboots > 1 {
+				w.Failf("Node node-1 was marked as rebooting, without a boot ID. In twenty minutes, the machine was rebooted %d times.", reboots)
+			}
+			if m.keepsSlot() {
+				w.Failf("Node node-1 was marked as rebooting, without a boot ID. Twenty minutes later, it still is. It keeps its slot, and no other Node may reboot.")
+			}
 		}},
 	)
 }
@@ -48,6 +83,8 @@ func killAfterWrite(w *check.World) {
 type machine struct {
 	w     *check.World
 	agent *check.Process
+	// goesDownIn is how long the machine takes to go down after it has answered. If it is 0, it answers when it is down.
+	goesDownIn time.Duration
 
 	mu     sync.Mutex
 	boots  int // since the machine was installed
@@ -55,9 +92,10 @@ type machine struct {
 	down   bool
 }
 
-func begin(w *check.World) *machine {
+// begin starts the agent of a machine that refuses so many reboots.
+func begin(w *check.World, refuse int) *machine {
 	w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{Now: "", "owner": "ops"}}})
-	m := &machine{w: w, boots: 1}
+	m := &machine{w: w, boots: 1, refuse: refuse}
 	m.start()
 	return m
 }
@@ -84,9 +122,13 @@ func (m *machine) Reboot(ctx context.Context) error {
 		m.w.Say("the machine refuses to reboot")
 		return errors.New("logind: the operation is inhibited")
 	}
+	again := m.down
 	m.down = true
 	m.mu.Unlock()
 	m.w.Say("the machine goes down")
+	if m.goesDownIn > 0 && !again {
+		return nil
+	}
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -99,6 +141,7 @@ func (m *machine) run(d time.Duration) {
 		down := m.down
 		m.mu.Unlock()
 		if down {
+			m.w.Never(m.goesDownIn, func() bool { return !m.keepsSlot() }, "The machine was asked to reboot and was still going down. Node node-1 was no longer marked as rebooting: it gave its slot to another Node.")
 			m.agent.Kill()
 			m.w.Advance(time.Minute)
 			m.mu.Lock()
@@ -117,24 +160,34 @@ func (m *machine) run(d time.Duration) {
 	}
 }
 
+func (m *machine) node() *corev1.Node {
+	return check.Must(m.w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
+}
+
+// keepsSlot reports whether no other Node may reboot.
+func (m *machine) keepsSlot() bool {
+	annotations := m.node().Annotations
+	_, now := annotations[Now]
+	_, inProgress := annotations[InProgress]
+	return now || inProgress
+}
+
 // expect fails the check if the machine has not been rebooted that many times, or the annotations do not say so.
 func (m *machine) expect(reboots int, why string) {
 	m.mu.Lock()
 	got := m.boots - 1
 	m.mu.Unlock()
-	node := check.Must(m.w.Client.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{}))
-	_, now := node.Annotations[Now]
-	_, inProgress := node.Annotations[InProgress]
+	keepsSlot := m.keepsSlot()
 	switch {
-	case got < reboots && !now && !inProgress:
+	case got < reboots && !keepsSlot:
 		m.w.Failf("%sThe annotations of node-1 say that its reboot is complete, and the machine has never been rebooted.", why)
 	case got < reboots:
 		m.w.Failf("%sTen minutes later, the machine has not been rebooted, and node-1 is still marked as rebooting. It keeps its slot, and no other Node may reboot.", why)
 	case got > reboots:
 		m.w.Failf("%sThe machine was rebooted %d times; once would have been enough.", why, got)
-	case now || inProgress:
+	case keepsSlot:
 		m.w.Failf("%sThe machine has been rebooted, and node-1 is still marked as rebooting. It keeps its slot, and no other Node may reboot.", why)
-	case node.Annotations["owner"] != "ops":
+	case m.node().Annotations["owner"] != "ops":
 		m.w.Failf("%sNode node-1 has lost its annotation owner.", why)
 	}
 }

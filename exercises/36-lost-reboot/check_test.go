@@ -37,6 +37,12 @@ func TestExercise(t *testing.T) {
 			m.run(10 * time.Minute)
 			m.expect(1, "The machine refused to reboot twice, because an update was running. ")
 		}},
+		check.Scene{Name: "the agent is killed before it can reboot the machine, which then refuses", Play: func(w *check.World) {
+			killAfterWrite(w)
+			m := begin(w, 3)
+			m.run(10 * time.Minute)
+			m.expect(1, "The agent was killed right after it had marked node-1 as rebooting, and was started again. Then the machine refused to reboot three times. ")
+		}},
 	)
 }
 

@@ -4,6 +4,7 @@ package ghostlock
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -49,6 +50,49 @@ func TestExercise(t *testing.T) {
 			c := begin(w, "node-9", "node-1")
 			w.Advance(time.Hour)
 			c.expect(w, "Node node-9 exists and holds the lock, and the API server cannot return it at the moment. ")
+		}},
+		check.Scene{Name: "nobody may know whether the holder is gone", Play: func(w *check.World) {
+			w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-9"}})
+			var c *cluster
+			for _, status := range []int{403, 429, 504} {
+				w.Heal()
+				w.Inject(fmt.Sprint("verb=get,resource=nodes,refuse=", status), fmt.Sprint("verb=list,resource=nodes,refuse=", status))
+				if c == nil {
+					c = begin(w, "node-9", "node-1")
+				}
+				w.Advance(20 * time.Minute)
+				c.expect(w, fmt.Sprintf("Node node-9 exists and holds the lock, and the API server answers %d to every question about Nodes. ", status))
+			}
+		}},
+		check.Scene{Name: "the holder is one of many Nodes", Play: func(w *check.World) {
+			for i := range 50 {
+				w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-2%02d", i), Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}})
+			}
+			holder := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-9", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+			holder.Spec.Unschedulable = true
+			holder.Spec.Taints = []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}
+			holder.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+			w.Given(holder)
+			c := begin(w, "node-9", "node-1")
+			w.Advance(time.Hour)
+			c.expect(w, "Node node-9 is a control plane node, holds the lock, and is being rebooted. ")
+		}},
+		check.Scene{Name: "the holder is gone, and another agent is faster", Play: func(w *check.World) {
+			w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-8"}})
+			var once sync.Once
+			for _, verb := range []string{"update", "patch", "delete"} {
+				w.Before(verb, "configmaps", func() {
+					once.Do(func() {
+						locks := w.Client.CoreV1().ConfigMaps("ops")
+						lock := check.Must(locks.Get(context.Background(), LockName, metav1.GetOptions{}))
+						lock.Data = map[string]string{"holder": "node-8"}
+						check.Must(locks.Update(context.Background(), lock, metav1.UpdateOptions{}))
+					})
+				})
+			}
+			c := begin(w, "node-9", "node-1")
+			w.Advance(time.Hour)
+			c.expect(w, "Node node-9 held the lock and is gone. Node node-8 exists, and took the lock a moment before node-1 did. ")
 		}},
 	)
 }

@@ -418,13 +418,25 @@ func (s *Server) list(t target, r *http.Request) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := []any{}
-	for _, key := range slices.Sorted(maps.Keys(s.objects[t.GroupResource()])) {
-		if object := s.objects[t.GroupResource()][key]; selects.matches(object) {
-			items = append(items, object)
-		}
+	query := r.URL.Query()
+	limit, _ := strconv.Atoi(query.Get("limit")) // 0 if there is none
+	if query.Get("resourceVersion") == "0" {
+		limit = 0 // the watch cache of a real server ignores it
 	}
-	list := Object{"metadata": Object{"resourceVersion": strconv.FormatInt(s.version, 10)}, "items": items}
+	listMeta := Object{"resourceVersion": strconv.FormatInt(s.version, 10)}
+	items, last := []any{}, ""
+	for _, key := range slices.Sorted(maps.Keys(s.objects[t.GroupResource()])) {
+		object := s.objects[t.GroupResource()][key]
+		if key <= query.Get("continue") || !selects.matches(object) {
+			continue
+		}
+		if limit > 0 && len(items) == limit {
+			listMeta["continue"] = last // unlike a real server's, the rest is what there is then
+			break
+		}
+		items, last = append(items, object), key
+	}
+	list := Object{"metadata": listMeta, "items": items}
 	if kind := s.kinds[t.GroupVersionResource]; kind != "" {
 		list["kind"], list["apiVersion"] = kind+"List", t.GroupVersion().String()
 	}
