@@ -23,7 +23,8 @@ func (w *World) blindWrite(r history.Request) {
 const timeToReport = time.Minute
 
 // requireReports fails the check if a request of a program has failed for good, and the program has logged no error since. A
-// request that succeeds later, or another one for the same object, needs no log. Nor does "not found" or a conflict.
+// request that succeeds later, or another one for the same object, needs no log. Nor does "not found", a conflict, or that a
+// namespace is being deleted.
 func (w *World) requireReports() {
 	w.T.Helper()
 	requests := w.History().Requests
@@ -52,6 +53,8 @@ func isReported(r history.Request) bool {
 	switch r.Status {
 	case http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests:
 		return false
+	case http.StatusForbidden: // nothing can be created in a namespace that is being deleted
+		return len(r.Injected) > 0
 	case 0:
 		return r.Error != "" && len(r.Injected) > 0 && !slices.ContainsFunc(r.Injected, func(i history.Injection) bool { return i.Kind == history.ControllerKilled })
 	}
