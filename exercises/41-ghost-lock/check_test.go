@@ -94,6 +94,20 @@ func TestExercise(t *testing.T) {
 			w.Advance(time.Hour)
 			c.expect(w, "Node node-9 held the lock and is gone. Node node-8 exists, and took the lock a moment before node-1 did. ")
 		}},
+		check.Scene{Name: "an agent without work finds the lock held", Play: func(w *check.World) {
+			c := begin(w, "", "node-1")
+			w.Advance(10 * time.Minute)
+			c.expect(w, "", "node-1")
+			locks := w.Client.CoreV1().ConfigMaps("ops")
+			lock := check.Must(locks.Get(context.Background(), LockName, metav1.GetOptions{}))
+			lock.Data = map[string]string{"holder": "node-9"}
+			w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-9"}})
+			check.Must(locks.Update(context.Background(), lock, metav1.UpdateOptions{}))
+			w.Advance(time.Hour)
+			if holder := check.Must(locks.Get(context.Background(), LockName, metav1.GetOptions{})).Data["holder"]; holder != "node-9" {
+				w.Failf("Node node-9 exists and holds the lock, and node-1 needs no reboot. An hour later, the holder of the lock is %q.", holder)
+			}
+		}},
 	)
 }
 

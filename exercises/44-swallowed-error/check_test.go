@@ -4,6 +4,7 @@ package swallowederror
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -40,6 +41,46 @@ func TestExercise(t *testing.T) {
 			expect(w, "shop", "db", "two", "The API server refused to update the copy six times. ")
 			w.Delete("secrets", "vault", "db")
 			expect(w, "shop", "db", "", "The API server refused to delete the copy six times. ")
+		}},
+		check.Scene{Name: "some namespaces refuse new Secrets for an hour", Play: func(w *check.World) {
+			w.Given(namespace("vault"), secret("vault", "old", "one", Sync))
+			for i := range 20 {
+				w.Given(namespace(fmt.Sprint("shop-", i), Sync), namespace(fmt.Sprint("full-", i), Sync))
+			}
+			start(w)
+			expect(w, "full-0", "old", "one", "Secret vault/old is to be copied to namespace full-0. ")
+			for i := range 20 {
+				w.Inject(fmt.Sprintf("verb=create,resource=secrets,namespace=full-%d,refuse=403", i))
+			}
+			w.Given(secret("vault", "db", "one", Sync))
+			w.Advance(time.Minute)
+			for i := range 20 {
+				if password(w, fmt.Sprint("shop-", i), "db") == "" {
+					w.Failf("Secret vault/db is to be copied to 40 namespaces, and 20 of them refuse new Secrets. A minute later, namespace shop-%d, which does not, has no copy.", i)
+				}
+			}
+			w.Delete("secrets", "vault", "old")
+			w.Advance(time.Minute)
+			for i := range 20 {
+				if password(w, fmt.Sprint("full-", i), "old") != "" {
+					w.Failf("Secret vault/old was deleted. Namespace full-%d refuses new Secrets, but no deletions. A minute later, it still has a copy of vault/old.", i)
+				}
+			}
+			w.Advance(time.Hour)
+			w.Heal()
+			w.Advance(30 * time.Minute) // more than the backoff of the last failure
+			for i := range 20 {
+				if password(w, fmt.Sprint("full-", i), "db") == "" {
+					w.Failf("Namespace full-%d refused new Secrets for an hour. Half an hour after that, it has no copy of vault/db.", i)
+				}
+			}
+		}},
+		check.Scene{Name: "somebody else creates a Secret of that name first", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync))
+			start(w)
+			w.Before("create", "secrets", func() { w.Given(secret("shop", "db", "mine")) })
+			w.Given(secret("vault", "db", "one", Sync))
+			expect(w, "shop", "db", "mine", "A user created Secret shop/db a moment before the controller did. ")
 		}},
 	)
 }

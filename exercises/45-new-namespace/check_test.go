@@ -46,6 +46,29 @@ func TestExercise(t *testing.T) {
 			w.Given(namespace("shop"))
 			expect(w, "shop", "db", "", "The annotation of namespace shop was removed. ")
 		}},
+		check.Scene{Name: "the API server refuses the copy of a new namespace at first", Play: func(w *check.World) {
+			w.Given(namespace("vault"), secret("vault", "db", "one", Sync))
+			start(w)
+			w.Inject("verb=create,resource=secrets,nth=1-3,refuse=500")
+			w.Given(namespace("shop", Sync))
+			expect(w, "shop", "db", "one", "Namespace shop was created, and the API server refused its copy three times. ")
+		}},
+		check.Scene{Name: "the annotation takes the place of another one", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", "example.com/team"), secret("vault", "db", "one", Sync))
+			start(w)
+			w.Given(namespace("shop", Sync))
+			expect(w, "shop", "db", "one", "Namespace shop was annotated, and lost another annotation. ")
+			w.Given(namespace("shop", "example.com/team"))
+			expect(w, "shop", "db", "", "The annotation of namespace shop was replaced by another one. ")
+		}},
+		check.Scene{Name: "the watch of namespaces breaks off", Play: func(w *check.World) {
+			w.Given(namespace("vault"), secret("vault", "db", "one", Sync))
+			start(w)
+			w.BreakWatches("namespaces", func() { w.Advance(time.Minute) })
+			w.Advance(time.Minute)
+			w.Given(namespace("shop", Sync))
+			expect(w, "shop", "db", "one", "The watch of namespaces had broken off, and works again. Then namespace shop was created. ")
+		}},
 	)
 }
 

@@ -4,6 +4,7 @@ package leftover
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -60,6 +61,67 @@ func TestExercise(t *testing.T) {
 			start(w)
 			w.Given(secret("vault", "db", "one"))
 			expect(w, "shop", "db", "", "Secret vault/db is no longer annotated. ")
+		}},
+		check.Scene{Name: "the annotation and the sources go at once", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync), secret("vault", "key", "one", Sync))
+			controller := start(w)
+			controller.Stop()
+			w.Given(namespace("shop"), secret("vault", "key", "one"))
+			w.Delete("secrets", "vault", "db")
+			start(w)
+			expect(w, "shop", "db", "", "Secret vault/db was deleted, and namespace shop is no longer annotated. ")
+			expect(w, "shop", "key", "", "Neither Secret vault/key nor namespace shop is annotated any more. ")
+		}},
+		check.Scene{Name: "copies are left over from before the controller was started for the first time", Play: func(w *check.World) {
+			left := secret("attic", "db", "one")
+			left.Labels = map[string]string{CopyOf: "db"}
+			w.Given(namespace("vault"), namespace("attic"), secret("vault", "db", "one", Sync), left)
+			start(w)
+			expect(w, "attic", "db", "", "Namespace attic is not annotated, and had a copy before the controller was started. ")
+		}},
+		check.Scene{Name: "the API server refuses to delete some copies for a while", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync))
+			for i := range 20 {
+				w.Given(secret("vault", fmt.Sprint("db-", i), "one", Sync), secret("vault", fmt.Sprint("held-", i), "one", Sync))
+				w.Inject(fmt.Sprintf("verb=delete,resource=secrets,name=held-%d,refuse=403", i))
+			}
+			start(w)
+			w.Given(namespace("shop"))
+			w.Advance(time.Minute)
+			for i := range 20 {
+				if w.Exists("secrets", "shop", fmt.Sprint("db-", i)) {
+					w.Failf("Namespace shop is no longer annotated, and the API server refuses to delete 20 of its 40 copies. A minute later, shop/db-%d, which is none of these, still exists.", i)
+				}
+			}
+			w.Heal()
+			w.Advance(30 * time.Minute) // more than the backoff of the last failure
+			for i := range 20 {
+				if w.Exists("secrets", "shop", fmt.Sprint("held-", i)) {
+					w.Failf("Namespace shop is no longer annotated, and the API server refused to delete copy shop/held-%d for a minute. Half an hour later, it still exists.", i)
+				}
+			}
+		}},
+		check.Scene{Name: "there is nothing to delete", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync), namespace("blog"), secret("vault", "db", "one", Sync), secret("blog", "own", "one"))
+			start(w)
+			before := len(w.Writes())
+			for i := range 5 {
+				edit(w, "blog", "own", func(s *corev1.Secret) { s.Data["password"] = fmt.Append(nil, i) })
+				w.Advance(time.Minute)
+			}
+			if more := len(w.Writes()) - before; more > 0 {
+				w.Failf("Namespace blog is not annotated, has no copies, and somebody changed its own Secret five times. The controller made %d write requests.", more)
+			}
+		}},
+		check.Scene{Name: "a copy is replaced before it is deleted", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync))
+			start(w)
+			w.Before("delete", "secrets", func() {
+				w.Delete("secrets", "shop", "db")
+				w.Given(secret("shop", "db", "mine"))
+			})
+			w.Given(namespace("shop"))
+			expect(w, "shop", "db", "mine", "Namespace shop is no longer annotated. Right before its copy was deleted, a user replaced it by a Secret of that name. ")
 		}},
 	)
 }

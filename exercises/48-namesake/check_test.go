@@ -53,6 +53,22 @@ func TestExercise(t *testing.T) {
 			w.Delete("secrets", "vault", "db")
 			expect(w, "shop", "db", "one", "A user's Secret shop/db once had the same password as vault/db, which was deleted. ")
 		}},
+		check.Scene{Name: "there is a Secret with the name of the copy, and other keys", Play: func(w *check.World) {
+			own := secret("shop", "db", "")
+			own.Data = map[string][]byte{"user": []byte("root")}
+			w.Given(namespace("vault"), namespace("shop", Sync), own, secret("vault", "db", "one", Sync))
+			start(w)
+			if got := check.Must(w.Client.CoreV1().Secrets("shop").Get(context.Background(), "db", metav1.GetOptions{})); len(got.Data) != 1 {
+				w.Failf("A user had created Secret shop/db with the key user. A minute after vault/db was to be copied, it has %d keys.", len(got.Data))
+			}
+		}},
+		check.Scene{Name: "somebody else creates a Secret of that name first", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync))
+			start(w)
+			w.Before("create", "secrets", func() { w.Given(secret("shop", "db", "mine")) })
+			w.Given(secret("vault", "db", "one", Sync))
+			expect(w, "shop", "db", "mine", "A user created Secret shop/db a moment before the controller did. ")
+		}},
 	)
 }
 

@@ -4,6 +4,7 @@ package blindwrites
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -52,6 +53,31 @@ func TestExercise(t *testing.T) {
 			w.Advance(time.Minute)
 			if _, ok := check.Must(w.Client.CoreV1().Secrets("shop").Get(context.Background(), "db", metav1.GetOptions{})).Data["user"]; ok {
 				w.Failf("Somebody added a key to the copy shop/db. A minute later, the copy still has this key, which its source does not have.")
+			}
+		}},
+		check.Scene{Name: "a source has no data", Play: func(w *check.World) {
+			empty := secret("vault", "db", "", Sync)
+			empty.Data = nil
+			w.Given(namespace("vault"), namespace("shop", Sync), empty, secret("shop", "own", "mine"))
+			start(w)
+			before := len(w.Writes())
+			edit(w, "shop", "own", func(s *corev1.Secret) { s.Data["password"] = []byte("new") })
+			w.Advance(time.Hour)
+			if after := len(w.Writes()); after > before {
+				w.Failf("Secret vault/db has no data, its copy has none either, and somebody changed Secret shop/own, which is not a copy. The controller wrote %d times.", after-before)
+			}
+		}},
+		check.Scene{Name: "there are many copies", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("blog"), secret("vault", "db", "one", Sync), secret("blog", "own", "mine"))
+			for i := range 50 {
+				w.Given(namespace(fmt.Sprint("shop-", i), Sync))
+			}
+			start(w)
+			before := len(w.Requests(check.ControllerName).Requests)
+			edit(w, "blog", "own", func(s *corev1.Secret) { s.Data["password"] = []byte("new") })
+			w.Advance(time.Minute)
+			if more := len(w.Requests(check.ControllerName).Requests) - before; more > 20 {
+				w.Failf("There are 50 copies, all of them right, and somebody changed Secret blog/own, which is not a copy. The controller made %d requests.", more)
 			}
 		}},
 	)

@@ -51,6 +51,30 @@ func TestExercise(t *testing.T) {
 				w.Failf("The source vault/db has a label by which an operator finds its Secrets, and the copy shop/db has it, too. The operator takes the copy for one of its own.")
 			}
 		}},
+		check.Scene{Name: "an annotation of the source tells another controller what to do", Play: func(w *check.World) {
+			source := secret("vault", "db", "one", Sync)
+			source.Annotations["example.com/rotate-every"] = "30d"
+			w.Given(namespace("vault"), namespace("shop", Sync), source)
+			start(w)
+			c := check.Must(w.Client.CoreV1().Secrets("shop").Get(context.Background(), "db", metav1.GetOptions{}))
+			if _, ok := c.Annotations["example.com/rotate-every"]; ok {
+				w.Failf("An annotation of the source vault/db asks another controller to give it a new password every 30 days, and the copy shop/db has it, too. That controller now gives the copy another password than the source.")
+			}
+		}},
+		check.Scene{Name: "the source is immutable", Play: func(w *check.World) {
+			immutable := true
+			source := secret("vault", "db", "one", Sync)
+			source.Immutable = &immutable
+			w.Given(namespace("vault"), namespace("shop", Sync), source)
+			controller := start(w)
+			controller.Stop()
+			w.Delete("secrets", "vault", "db")
+			source = secret("vault", "db", "two", Sync)
+			source.Immutable = &immutable
+			w.Given(source)
+			start(w)
+			expect(w, "shop", "db", "two", "The source vault/db is immutable, and was deleted and created with another password while the controller was down. ")
+		}},
 	)
 }
 

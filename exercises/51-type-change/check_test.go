@@ -4,6 +4,7 @@ package typechange
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -53,6 +54,60 @@ func TestExercise(t *testing.T) {
 			w.Given(namespace("vault"), namespace("shop", Sync), own, secret("vault", "db", "one", Sync))
 			start(w)
 			expect(w, "shop", "db", "mine", "A user had created Secret shop/db, of another type. ")
+		}},
+		check.Scene{Name: "the type changes, and changes back", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync))
+			controller := start(w)
+			controller.Stop()
+			recreate(w, "db", "two")
+			controller = start(w)
+			controller.Stop()
+			w.Delete("secrets", "vault", "db")
+			w.Given(secret("vault", "db", "three", Sync))
+			start(w)
+			expect(w, "shop", "db", "three", "Secret vault/db was recreated with another type, and later with the first one again, while the controller was down. ")
+			if got := check.Must(w.Client.CoreV1().Secrets("shop").Get(context.Background(), "db", metav1.GetOptions{})).Type; got != corev1.SecretTypeOpaque {
+				w.Failf("Secret vault/db was recreated with another type, and later with the first one again. A minute later, its copy has the type %s.", got)
+			}
+		}},
+		check.Scene{Name: "only the data change", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync))
+			start(w)
+			edit(w, "vault", "db", func(s *corev1.Secret) { s.Data["password"] = []byte("two") })
+			expect(w, "shop", "db", "two", "The password in Secret vault/db was changed. ")
+			for _, r := range w.Writes() {
+				if r.Verb == "delete" {
+					w.Failf("The password in Secret vault/db was changed, and not its type. The controller deleted the copy shop/db to create it again: a Pod that starts in between does not find it.")
+				}
+			}
+		}},
+		check.Scene{Name: "the API server refuses all changes for a while", Play: func(w *check.World) {
+			for _, status := range []int{500, 422} {
+				w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync))
+				controller := start(w)
+				for _, verb := range []string{"create", "update", "patch"} {
+					w.Inject(fmt.Sprintf("verb=%s,resource=secrets,refuse=%d", verb, status))
+				}
+				edit(w, "vault", "db", func(s *corev1.Secret) { s.Data["password"] = []byte("two") })
+				w.Never(5*time.Minute, func() bool { return !w.Exists("secrets", "shop", "db") },
+					"The password in Secret vault/db was changed, and the API server refused to create and to change Secrets with %d. Now the copy shop/db is gone.", status)
+				w.Heal()
+				w.Advance(30 * time.Minute) // more than the backoff of the last failure
+				expect(w, "shop", "db", "two", "The API server refused all changes for five minutes, and worked again for half an hour. ")
+				controller.Stop()
+			}
+		}},
+		check.Scene{Name: "a copy is replaced before it is deleted", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync))
+			controller := start(w)
+			controller.Stop()
+			recreate(w, "db", "two")
+			w.Before("delete", "secrets", func() {
+				w.Delete("secrets", "shop", "db")
+				w.Given(secret("shop", "db", "mine"))
+			})
+			start(w)
+			expect(w, "shop", "db", "mine", "Secret vault/db was recreated with another type. Right before its old copy was deleted, a user replaced that by a Secret of that name. ")
 		}},
 	)
 }
