@@ -4,6 +4,7 @@ package neverupdated
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -56,6 +57,45 @@ func TestExercise(t *testing.T) {
 			w.Advance(time.Minute)
 			if got := registry.CIDR("web-0"); got != "10.0.0.1" {
 				w.Failf("Pod shop/web-0 got the address 10.0.0.1, and the registry failed once to register it. A minute later, it is registered with the address %q.", got)
+			}
+		}},
+		check.Scene{Name: "a Pod is created again with the same address", Play: func(w *check.World) {
+			registry := cloud.NewRegistry(w)
+			w.Given(pod("web-0", "10.0.0.1"))
+			start(w, registry)
+			w.Delete("pods", "shop", "web-0")
+			w.Advance(time.Minute)
+			w.Given(pod("web-0", "10.0.0.1"))
+			w.Advance(time.Minute)
+			if got := registry.CIDR("web-0"); got != "10.0.0.1" {
+				w.Failf("Pod shop/web-0 was deleted, and created again with the same address, 10.0.0.1. A minute later, it is registered with the address %q.", got)
+			}
+		}},
+		check.Scene{Name: "a Pod loses its address", Play: func(w *check.World) {
+			registry := cloud.NewRegistry(w)
+			w.Given(pod("web-0", "10.0.0.1"))
+			start(w, registry)
+			w.Given(pod("web-0", ""))
+			w.Advance(time.Minute)
+			if got := registry.CIDR("web-0"); got != "" {
+				w.Failf("Pod shop/web-0 no longer has the address 10.0.0.1, which another Pod may get now. A minute later, it is still registered with it.")
+			}
+		}},
+		check.Scene{Name: "Pods change in ways that do not matter", Play: func(w *check.World) {
+			registry := cloud.NewRegistry(w)
+			w.Given(pod("web-0", "10.0.0.1"), pod("web-1", ""))
+			start(w, registry)
+			before := registry.Calls()
+			for i := range 20 {
+				for _, p := range []*corev1.Pod{pod("web-0", "10.0.0.1"), pod("web-1", "")} {
+					p.Labels = map[string]string{"changed": fmt.Sprint(i)}
+					w.Given(p)
+				}
+				w.Advance(time.Second)
+			}
+			w.Advance(time.Minute)
+			if calls := registry.Calls() - before; calls > 2 {
+				w.Failf("The labels of Pods shop/web-0 and web-1, which has no address yet, changed 20 times, and their addresses did not. The controller called the registry %d times.", calls)
 			}
 		}},
 	)

@@ -61,20 +61,6 @@ func TestExercise(t *testing.T) {
 				w.Failf("An annotation of the source vault/db asks another controller to give it a new password every 30 days, and the copy shop/db has it, too. That controller now gives the copy another password than the source.")
 			}
 		}},
-		check.Scene{Name: "the source is immutable", Play: func(w *check.World) {
-			immutable := true
-			source := secret("vault", "db", "one", Sync)
-			source.Immutable = &immutable
-			w.Given(namespace("vault"), namespace("shop", Sync), source)
-			controller := start(w)
-			controller.Stop()
-			w.Delete("secrets", "vault", "db")
-			source = secret("vault", "db", "two", Sync)
-			source.Immutable = &immutable
-			w.Given(source)
-			start(w)
-			expect(w, "shop", "db", "two", "The source vault/db is immutable, and was deleted and created with another password while the controller was down. ")
-		}},
 	)
 }
 
