@@ -321,6 +321,23 @@ func TestLongLogsAreSummedUp(t *testing.T) {
 	require.Equal(t, want, strings.Split(log, "\n")[:len(want)])
 }
 
+// A kubectl that has seen what it waited for cancels its watch. If an event arrives then, client-go logs a warning.
+func TestIgnoresWarningsAboutWatchesThatAreNoLongerNeeded(t *testing.T) {
+	const header = `I1128 20:02:25.693972   23514 reflector.go:664] "Warning: watch ended with error" reflector="reflector.go:343" `
+	for cause, ignored := range map[string]bool{
+		`unable to decode an event from the watch stream: context canceled`:                    true,
+		`unable to decode an event from the watch stream: http2: client connection lost`:       false,
+		`unable to decode an event from the watch stream: context deadline exceeded, as it is`: false,
+	} {
+		_, _, err := playText(t, t.Context(), play.Player{Grace: time.Second}, console("$ echo '"+header+`err="`+cause+`"'`+"; echo met", "met"))
+		if ignored {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, cause)
+		}
+	}
+}
+
 func TestACommandThatDoesNotEndWhenAskedIsAnErrorAndIsKilled(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	_, _, err := playText(t, t.Context(), play.Player{Grace: 300 * time.Millisecond}, console(

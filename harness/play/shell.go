@@ -131,10 +131,15 @@ func (s *shell) run(ctx context.Context, command string, each func(line string))
 // notice begins a line in which bash reports, at a time of its choice, that a background command was killed.
 var notice = regexp.MustCompile(`^(bash: line \d+: |\[\d+\][+-]? )`)
 
-// isNotice reports whether bash, and not the command, printed a line. Such a line quotes the script that background has
-// wrapped around the command, which has the variable of the mark in it.
+// watchEnded is what client-go logs, in about one of some hundred commands that wait for a condition, if such a command has seen
+// what it waited for and cancels its watch while an event arrives.
+var watchEnded = regexp.MustCompile(`^[IW]\d{4} .* reflector\.go:\d+\] "Warning: watch ended with error" .*\bcontext canceled\b`)
+
+// isNotice reports whether a line is none of the command's: bash printed it, or client-go on the end of a watch that kubectl no
+// longer needed. A line of bash quotes the script that background has wrapped around the command, which has the variable of the
+// mark in it.
 func isNotice(line string) bool {
-	return notice.MatchString(line) && strings.Contains(line, `"$__mark"`)
+	return notice.MatchString(line) && strings.Contains(line, `"$__mark"`) || watchEnded.MatchString(line)
 }
 
 // background starts a command in the background, and calls each with every line of its output. After the last one it
