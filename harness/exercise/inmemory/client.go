@@ -35,8 +35,8 @@ type Client struct {
 }
 
 // NewClient returns a connection of the program with this name, which is recorded as the user of its requests. Requests
-// of a privileged client are not subject to faults. kill is called, in a goroutine of its own, by a fault that kills the
-// program; it may be nil.
+// of a privileged client are not subject to faults. kill is called by a fault that kills the program, before the request returns;
+// it may be nil.
 func (s *Server) NewClient(name string, privileged bool, kill func()) *Client {
 	c := &Client{server: s, name: name, privileged: privileged, killed: kill}
 	c.ctx, c.all = context.WithCancel(context.Background())
@@ -121,7 +121,7 @@ func (s *Server) answer(ctx context.Context, c *Client, t target, r *http.Reques
 		inject(history.Injection{Kind: history.ControllerKilled, After: after})
 		c.Disconnect()
 		if c.killed != nil {
-			go c.killed()
+			c.killed()
 		}
 		return nil, finish(errDead)
 	}
@@ -164,7 +164,7 @@ func (s *Server) answer(ctx context.Context, c *Client, t target, r *http.Reques
 	if t.verb == "watch" {
 		request.Status, request.Open = http.StatusOK, true
 		s.put(history.Record{Request: copyOf(request)})
-		events, err := s.watch(ctx, t, r, request, effects)
+		events, err := s.watch(ctx, c, t, r, request, effects)
 		if err != nil {
 			return nil, finish(err)
 		}
@@ -173,6 +173,9 @@ func (s *Server) answer(ctx context.Context, c *Client, t target, r *http.Reques
 
 	if do := s.takeBefore(c, request); do != nil {
 		do()
+	}
+	if killAfter {
+		c.Disconnect() // by now: a program that is dead is not told what its last request has changed
 	}
 	status, answer, before, after := s.serve(t, r, body)
 	request.Status = status

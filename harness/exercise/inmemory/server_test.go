@@ -382,8 +382,12 @@ func TestKill(t *testing.T) {
 			_, err := w.Inject(apiproxy.Fault{Match: apiproxy.Match{Verb: "create"}, Effect: apiproxy.Effect{Kill: when}})
 			require.NoError(t, err)
 			pods := w.client.CoreV1().Pods("shop")
+			events := must[watch.Interface](t)(pods.Watch(t.Context(), metav1.ListOptions{}))
 			_, err = pods.Create(t.Context(), pod("web-0"), metav1.CreateOptions{})
 			require.Error(t, err)
+			for e := range events.ResultChan() {
+				require.NotEqual(t, watch.Added, e.Type, "a program that is dead is told what its last request has created")
+			}
 			_, err = pods.List(t.Context(), metav1.ListOptions{})
 			require.ErrorContains(t, err, "has been killed")
 			synctest.Wait()

@@ -68,6 +68,7 @@ func (f fieldsOf) Get(field string) string {
 type watch struct {
 	resource schema.GroupResource
 	selector selector
+	client   *Client
 	cancel   context.CancelFunc
 
 	mu       sync.Mutex
@@ -148,14 +149,14 @@ func (w *watch) isReleased() bool {
 }
 
 // watch begins a watch, whose events are written to the returned reader until ctx is cancelled.
-func (s *Server) watch(ctx context.Context, t target, r *http.Request, request history.Request, effects []apiproxy.Effect) (io.ReadCloser, error) {
+func (s *Server) watch(ctx context.Context, c *Client, t target, r *http.Request, request history.Request, effects []apiproxy.Effect) (io.ReadCloser, error) {
 	selects, err := newSelector(t, r)
 	if err != nil {
 		return nil, err
 	}
 	query := r.URL.Query()
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watch{resource: t.GroupResource(), selector: selects, cancel: cancel, wake: make(chan struct{}, 1)}
+	w := &watch{resource: t.GroupResource(), selector: selects, client: c, cancel: cancel, wake: make(chan struct{}, 1)}
 
 	s.mu.Lock()
 	from, _ := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
@@ -261,7 +262,7 @@ func (s *Server) deliver(ctx context.Context, w *watch, to io.Writer, request hi
 				}
 			}
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || w.client.ctx.Err() != nil {
 			return
 		}
 		if e.kind != "BOOKMARK" {
