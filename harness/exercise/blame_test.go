@@ -8,14 +8,14 @@ import (
 
 func TestBlame(t *testing.T) {
 	const (
-		dir    = "/work/exercises/my/31-lost-reply"
-		mine   = "example.com/controllers/exercises/my/31-lost-reply.(*Controller).reconcile(0x1)\n\t/work/exercises/my/31-lost-reply/controller.go:42 +0x1d\n"
-		check  = "example.com/controllers/exercises/my/31-lost-reply.TestExercise.func1(0x1)\n\t/work/exercises/my/31-lost-reply/check_test.go:20 +0x1d\n"
-		server = "example.com/controllers/harness/exercise/inmemory.(*Server).update(0x1)\n\t/work/harness/exercise/inmemory/write.go:90 +0x1d\n"
-		play   = "example.com/controllers/harness/exercise/check.play(0x1)\n\t/work/harness/exercise/check/check.go:84 +0x1d\n"
+		dir    = "/src/exercises/my/31-lost-reply"
+		mine   = "example.com/controllers/exercises/my/31-lost-reply.(*Controller).reconcile(0x1)\n\t/src/exercises/my/31-lost-reply/controller.go:42 +0x1d\n"
+		check  = "example.com/controllers/exercises/my/31-lost-reply.TestExercise.func1(0x1)\n\t/src/exercises/my/31-lost-reply/check_test.go:20 +0x1d\n"
+		server = "example.com/controllers/harness/exercise/inmemory.(*Server).update(0x1)\n\t/src/harness/exercise/inmemory/write.go:90 +0x1d\n"
+		play   = "example.com/controllers/harness/exercise/check.play(0x1)\n\t/src/harness/exercise/check/check.go:84 +0x1d\n"
 		client = "k8s.io/client-go/rest.(*Request).Do(0x1)\n\t/go/pkg/mod/k8s.io/client-go@v0.37.1/rest/request.go:1 +0x1d\n"
 		gopher = "runtime.gopanic(0x1)\n\t/usr/lib/go/src/runtime/panic.go:1 +0x1d\n"
-		made   = "created by example.com/controllers/harness/exercise/check.(*World).StartNamed in goroutine 7\n\t/work/harness/exercise/check/world.go:190 +0x1d\n"
+		made   = "created by example.com/controllers/harness/exercise/check.(*World).StartNamed in goroutine 7\n\t/src/harness/exercise/check/world.go:190 +0x1d\n"
 	)
 	for name, test := range map[string]struct {
 		stack string

@@ -21,7 +21,6 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +39,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
-	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
 )
 
@@ -76,13 +74,6 @@ type change struct {
 	old      Object // before the change; nil if it did not exist
 }
 
-// fault is a fault in force, and how many requests it has matched.
-type fault struct {
-	apiproxy.Fault
-	matched int
-	first   time.Time // when it applied for the first time
-}
-
 // New returns a server without any objects. record is called with each request when it ends, a watch also when it
 // begins, and with each event of a watch before the client gets it.
 func New(record func(history.Record)) *Server {
@@ -105,51 +96,6 @@ func (s *Server) AddResource(resource schema.GroupVersionResource, kind string) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kinds[resource] = kind
-}
-
-// Inject adds faults to the requests of all clients but privileged ones, until remove or Heal is called. It refuses those that it
-// cannot play: of a proxy in front of a server, of processes, and of machines.
-func (s *Server) Inject(faults ...apiproxy.Fault) (remove func(), err error) {
-	for _, f := range faults {
-		if key := unsupported(f); key != "" {
-			return nil, fmt.Errorf("the API server in memory cannot play %s: it has no %s", f, key)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var added []*fault
-	for _, f := range faults {
-		added = append(added, &fault{Fault: f})
-	}
-	s.faults = append(s.faults, added...)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.faults = slices.DeleteFunc(s.faults, func(f *fault) bool { return slices.Contains(added, f) })
-	}, nil
-}
-
-// unsupported returns the key of an effect that only apiproxy can play; "" if the fault has none.
-func unsupported(f apiproxy.Fault) string {
-	for key, used := range map[string]bool{
-		"down": f.Down > 0, "crash": f.Crash != "", "stop": f.Stop != "", "freeze": f.Freeze != "", "reboot": f.Reboot != "", "power-cut": f.PowerCut != "",
-		"lost=late": f.Lost == apiproxy.LostLate, "watch=unobserved": f.Watch == apiproxy.WatchUnobserved, "watch=no-bookmarks": f.Watch == apiproxy.WatchNoBookmarks,
-	} {
-		if used {
-			return key
-		}
-	}
-	return ""
-}
-
-// Heal ends all faults. Watches whose events were held back deliver them.
-func (s *Server) Heal() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = nil
-	for w := range s.watches {
-		w.release()
-	}
 }
 
 // CutWatches breaks all watches of a resource, or all watches if resource is "".
@@ -410,37 +356,6 @@ func (s *Server) immutable(t target, old, updated Object) error {
 		}
 	}
 	return nil
-}
-
-// list returns a list of the objects that a request selects, sorted by namespace and name.
-func (s *Server) list(t target, r *http.Request) (Object, error) {
-	selects, err := newSelector(t, r)
-	if err != nil {
-		return nil, err
-	}
-	query := r.URL.Query()
-	limit, _ := strconv.Atoi(query.Get("limit")) // 0 if there is none
-	if query.Get("resourceVersion") == "0" {
-		limit = 0 // the watch cache of a real server ignores it
-	}
-	listMeta := Object{"resourceVersion": strconv.FormatInt(s.version, 10)}
-	items, last := []any{}, ""
-	for _, key := range slices.Sorted(maps.Keys(s.objects[t.GroupResource()])) {
-		object := s.objects[t.GroupResource()][key]
-		if key <= query.Get("continue") || !selects.matches(object) {
-			continue
-		}
-		if limit > 0 && len(items) == limit {
-			listMeta["continue"] = last // unlike a real server's, the rest is what there is then
-			break
-		}
-		items, last = append(items, object), key
-	}
-	list := Object{"metadata": listMeta, "items": items}
-	if kind := s.kinds[t.GroupVersionResource]; kind != "" {
-		list["kind"], list["apiVersion"] = kind+"List", t.GroupVersion().String()
-	}
-	return list, nil
 }
 
 // Put stores an object as it is, its status included, without a request. An object of the same name is replaced.
