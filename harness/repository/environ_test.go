@@ -28,7 +28,7 @@ var inherit = map[string]string{
 	"harness/cmd/mutation/gremlins.go":         "go list",
 	"harness/cmd/vet/main.go":                  "go tool vet",
 	"harness/exercise/attempts.go":             "git apply",
-	"harness/exercise/grade.go":                "go build",
+	"harness/exercise/build.go":                "go build",
 	"harness/gobuild/gobuild.go":               "go build",
 	"harness/image/image.go":                   "go build",
 	"harness/mutants/mutants.go":               "git apply and go build",
