@@ -215,6 +215,7 @@ func (e *editor) come(event []byte) error {
 	}
 	w := waiting{event: event, due: time.Now().Add(e.injection.Late)}
 	w.record = e.event(kind, m, 0)
+	w.record.Came = time.Now()
 	e.done.late = true
 	if kind == "BOOKMARK" {
 		if e.injection.noBookmarks && !bytes.Contains(event, []byte(metav1.InitialEventsAnnotationKey)) {

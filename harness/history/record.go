@@ -84,8 +84,10 @@ type Request struct {
 
 // Event is an event of a watch, as the client got it.
 type Event struct {
-	Request         int64     `json:"watch"` // ID of the watch request
-	Time            time.Time `json:"time"`
+	Request int64     `json:"watch"` // ID of the watch request
+	Time    time.Time `json:"time"`
+	// Came is when the event came from the API server, if the recorder has held it back on purpose; otherwise the zero time.
+	Came            time.Time `json:"came,omitzero"`
 	Type            string    `json:"type"` // ADDED, MODIFIED, DELETED, BOOKMARK, ERROR
 	Group           string    `json:"group,omitempty"`
 	Resource        string    `json:"resource"`
@@ -251,6 +253,16 @@ func parse(line []byte) (Record, error) {
 	var record Record
 	if err := json.Unmarshal(line, &record); err != nil {
 		return record, fmt.Errorf("not a record: %w", err)
+	}
+	if record.Request == nil && record.Event == nil {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(line, &fields); err == nil && len(fields) == 1 {
+			for kind, value := range fields {
+				if bytes.HasPrefix(value, []byte("{")) {
+					return record, fmt.Errorf("a record of the kind %q, which this version does not know: use the version that made the recording, or a later one", kind)
+				}
+			}
+		}
 	}
 	if (record.Request == nil) == (record.Event == nil) {
 		return record, errors.New("not a record: it must have either a request or an event")

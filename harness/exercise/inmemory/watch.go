@@ -273,6 +273,9 @@ func (s *Server) deliver(ctx context.Context, w *watch, to io.Writer, request hi
 			recorded.Namespace, recorded.Name = metadata(object, "namespace"), metadata(object, "name")
 			recorded.UID, recorded.ResourceVersion = metadata(object, "uid"), metadata(object, "resourceVersion")
 		}
+		if recorded.Time.After(e.time) {
+			recorded.Came = e.time
+		}
 		s.put(history.Record{Event: &recorded})
 		if _, err := to.Write(encode(Object{"type": e.kind, "object": e.object})); err != nil {
 			return
