@@ -242,6 +242,11 @@ generate: ## Generate lesson 4's deep copies, clients, informers and CustomResou
 		GOWORK=off go generate -x .
 	@cd 05-reboot-operator && GOWORK=off go generate -x ./internal/diagram
 
+.PHONY: page
+page: ## Generate the page of "workshop view" anew. Needs npm
+	@npm ci --ignore-scripts --no-audit --no-fund --prefix harness/view/page
+	@cd tools/page && GOWORK=off go run . ../../harness/view/page
+
 .PHONY: prefetch
 prefetch: ## Download and compile everything once, and play lesson 1 without network as a proof
 	@$(workshop) prefetch

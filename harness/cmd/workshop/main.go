@@ -26,7 +26,7 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.AddCommand(lessonCommand(), upCommand(), downCommand(), statusCommand(), resetCommand(), envCommand(),
-		nodeCommand(), runCommand(), proxyCommand(), billCommand(), requestsCommand(), tortureCommand(), tortureWorkerCommand(), mutantsCommand(), exercisesCommand(), imagesCommand(), kindDownCommand(), prefetchCommand(), bundleCommand(), slowestCommand())
+		nodeCommand(), runCommand(), proxyCommand(), billCommand(), requestsCommand(), viewCommand(), tortureCommand(), tortureWorkerCommand(), mutantsCommand(), exercisesCommand(), imagesCommand(), kindDownCommand(), prefetchCommand(), bundleCommand(), slowestCommand())
 	err := root.ExecuteContext(ctx)
 	status, text := ending(err, ctx.Err() != nil)
 	fmt.Fprint(os.Stderr, text)

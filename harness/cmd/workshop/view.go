@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"example.com/controllers/harness/view"
+)
+
+func viewCommand() *cobra.Command {
+	var out, listen string
+	cmd := &cobra.Command{
+		Use:   "view FILE",
+		Short: "Draw a recording, as a page for your browser",
+		Long: `Draw a recording of "workshop proxy" as a page: what the API server had, what each
+program had been told of it, what it wrote, and what was broken on purpose.
+
+The page is served on this machine only, and follows the recording while it grows, until
+Ctrl-C. With --out, it is written to a file instead, which opens in any browser, without
+network, and can be attached to a bug report. Like a recording, a page has the names of
+objects, but nothing of their content, and no credentials.`,
+		Example: `  workshop view recording.jsonl
+  workshop view recording.jsonl --out recording.html`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if out != "" && cmd.Flags().Changed("listen") {
+				return errors.New("give either --out or --listen")
+			}
+			server, err := view.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, server.Close()) }()
+			if out != "" {
+				return writePage(server, args[0], out)
+			}
+			return servePage(cmd.Context(), server, args[0], listen)
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "file to write the page to, instead of serving it")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address of this machine to listen on, host:port; port 0 is any free one")
+	return cmd
+}
+
+// writePage writes the page of a recording to a file.
+func writePage(server *view.Server, recording, out string) error {
+	if server.Len() == 0 {
+		return fmt.Errorf("the recording %s has no complete record: there is nothing to draw", recording)
+	}
+	if sameFile(recording, out) {
+		return fmt.Errorf("--out %s is the recording itself", out)
+	}
+	return replaceFile(out, func(w io.Writer) error { return view.Page(w, server.Model()) })
+}
+
+// replaceFile writes a file whole, or leaves what was there.
+func replaceFile(path string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), ".workshop-view-*")
+	if err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("write the page: %w", err), os.Remove(file.Name()))
+		}
+	}()
+	if err := errors.Join(write(file), file.Chmod(0o644), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}
+
+// servePage serves the page of a recording until ctx is cancelled.
+func servePage(ctx context.Context, server *view.Server, recording, listen string) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: give host:port, such as 127.0.0.1:8080", listen)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--listen %s: the page is for this machine only; give a loopback address, such as 127.0.0.1:0", listen)
+	}
+	l, err := net.Listen("tcp", listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("the address %s is in use; give another with --listen, or leave it out to use any free port", listen)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("view: http://%s%s\n", l.Addr(), server.Path())
+	fmt.Fprintf(os.Stderr, "view: open this in a browser; it follows %s until Ctrl-C\n", recording)
+	if err := server.Serve(ctx, l); err != nil {
+		return err
+	}
+	return exitStatus(0) // Ctrl-C is the way to end it
+}

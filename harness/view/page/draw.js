@@ -1,0 +1,197 @@
+// The drawing. It only knows a model, a view of it, and graphics: of a canvas, or of an SVG.
+
+import {scaleLinear} from 'd3-scale';
+import {sizes, firstAtOrAfter} from './layout.js';
+
+// The colours of Okabe and Ito, which people with colour blindness can tell apart.
+const programs = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#b5a400'];
+
+export const themes = {
+  light: {
+    paper: '#ffffff', ink: '#1b2330', faint: '#66707f', rule: '#e3e6eb', outside: '#c9ced6', told: '#dfe9e4', stale: '#c2410c', stalePaper: '#fde3d3',
+    bad: '#b91c1c', chosen: '#1d4ed8', group: '#f3f5f8', onBand: '#111827', veil: 'rgba(255,255,255,0.7)', alpha: 0.32,
+  },
+  dark: {
+    paper: '#12161c', ink: '#e6e9ee', faint: '#98a2b0', rule: '#2a313b', outside: '#4a5360', told: '#26352f', stale: '#fb923c', stalePaper: '#4a2a14',
+    bad: '#f87171', chosen: '#93b4ff', group: '#1b212a', onBand: '#f3f5f8', veil: 'rgba(18,22,28,0.7)', alpha: 0.45,
+  },
+};
+
+export function colourOf(theme, program) {
+  return program < 0 ? theme.outside : programs[program % programs.length];
+}
+
+// scaleOf returns the scale from time to the horizontal position.
+export function scaleOf(view) {
+  return scaleLinear([view.from, view.to], [view.left, view.width]);
+}
+
+// time says a time in milliseconds in the unit that fits, as exactly as a step of the axis needs.
+export function time(ms, step = Math.abs(ms) / 100) {
+  if (ms === 0) return '0 s';
+  const size = Math.abs(ms);
+  const digits = (unit) => Math.max(0, Math.min(3, Math.ceil(-Math.log10(step / unit) - 1e-9)));
+  if (size < 1000) return `${+ms.toFixed(digits(1))} ms`;
+  if (size < 120000) return `${+(ms / 1000).toFixed(digits(1000))} s`;
+  const minutes = Math.trunc(ms / 60000);
+  return `${minutes} min ${+Math.abs((ms - minutes * 60000) / 1000).toFixed(digits(1000))} s`;
+}
+
+const characters = 6.1; // the width of a character of 11 pixels
+
+function fitted(text, width) {
+  const most = Math.floor(width / characters);
+  if (text.length <= most) return text;
+  return most < 3 ? '' : text.slice(0, most - 1) + '…';
+}
+
+// fittedName shortens a name in the middle: the end of a generated name is what tells it from others.
+function fittedName(text, width) {
+  const most = Math.floor(width / (characters + 0.4));
+  if (text.length <= most) return text;
+  const end = Math.min(8, Math.floor(most / 3));
+  return text.slice(0, most - 1 - end) + '…' + text.slice(-end);
+}
+
+// draw draws the part of a model that a view shows: its rows between top and top+height, from one time to another.
+export function draw(g, model, index, layout, view) {
+  const theme = view.theme;
+  const x = scaleOf(view);
+  g.rect(0, 0, view.width, view.height, {fill: theme.paper});
+  const ticks = x.ticks(Math.max(2, Math.floor((view.width - view.left) / 110)));
+  for (const t of ticks) g.line(x(t), sizes.head, x(t), view.height, {stroke: theme.rule});
+  let drawn = 0;
+  for (const row of layout.rows) {
+    const y = row.y - view.top;
+    if (y + row.height < sizes.head || y > view.height) continue;
+    if (row.kind === 'group') {
+      g.rect(0, y + 3, view.width, row.height - 6, {fill: theme.group});
+      g.text(8, y + row.height / 2 + 4, row.label, {fill: theme.faint, weight: 600});
+      continue;
+    }
+    drawn += drawRow(g, model, index, row, y, view, x);
+  }
+  if (view.cursor !== null && view.cursor !== undefined) {
+    const at = x(view.cursor);
+    if (at < view.width) g.rect(Math.max(at, view.left), sizes.head, view.width - Math.max(at, view.left), view.height, {fill: theme.veil});
+    if (at >= view.left) g.line(at, 0, at, view.height, {stroke: theme.chosen, width: 1.5});
+  }
+  g.rect(0, 0, view.width, sizes.head, {fill: theme.paper});
+  g.line(0, sizes.head, view.width, sizes.head, {stroke: theme.rule});
+  const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
+  for (const t of ticks) g.text(x(t), 15, t === 0 ? '0 s' : time(t, step), {fill: theme.faint, anchor: 'middle', size: 10});
+  return drawn;
+}
+
+function drawRow(g, model, index, row, y, view, x) {
+  const theme = view.theme;
+  const isFamily = row.kind === 'family';
+  if (!view.left) {
+    g.text(6, y + 10, fittedName((isFamily ? '▸ ' : '') + row.label + (isFamily ? ` ×${row.lanes.length}` : ''), view.width - 12), {fill: theme.ink, weight: 500});
+    y += sizes.name;
+  }
+  const bottom = y + sizes.marks;
+  const toldPrograms = [];
+  for (const i of row.lanes) {
+    const lane = model.lanes[i];
+    if (lane.versions) {
+      drawVersions(g, model, lane, i, bottom, view, x, isFamily ? 0.5 : 1);
+    }
+    (lane.told || []).forEach((told, n) => {
+      const at = bottom + sizes.band + (isFamily ? 0 : n * sizes.told);
+      drawTold(g, told, at, view, x, isFamily);
+      if (!isFamily) toldPrograms.push([told.program, at]);
+    });
+  }
+  let drawn = 0;
+  for (const i of row.lanes) drawn += drawMarks(g, model, index, i, y, view, x);
+  if (view.left) {
+    g.rect(0, y, view.left - 4, row.height, {fill: theme.paper});
+    const sign = isFamily ? '▸ ' : row.key ? '  ' : '';
+    g.text(8, y + sizes.marks + (model.lanes[row.lanes[0]].versions ? 11 : 0), fittedName(sign + row.label + (isFamily ? ` ×${row.lanes.length}` : ''), view.left - 16),
+      {fill: theme.ink, weight: 500});
+    for (const [program, at] of toldPrograms) {
+      g.text(view.left - 10, at + 6, fitted('told ' + model.programs[program], (view.left - 30) * 1.2), {fill: theme.faint, size: 8.5, anchor: 'end'});
+    }
+  }
+  return drawn;
+}
+
+function drawVersions(g, model, lane, i, y, view, x, opacity) {
+  const theme = view.theme;
+  const versions = lane.versions;
+  const first = Math.max(0, firstAtOrAfter(versions, view.from, (v) => v.to));
+  let until = -1; // nothing more is visible to the left of this pixel
+  for (let n = first; n < versions.length && versions[n].from <= view.to; n++) {
+    const v = versions[n];
+    const from = Math.max(view.left, x(v.from)), to = Math.min(view.width, x(v.to));
+    if (to < view.left || to <= until) continue;
+    until = Math.max(from + 0.5, Math.floor(to));
+    if (v.gone) {
+      g.line(from, y + sizes.band / 2, to, y + sizes.band / 2, {stroke: theme.faint, dash: [1, 4]});
+      g.line(from, y + 1, from, y + sizes.band - 1, {stroke: theme.ink, width: 2});
+      if (to - from > 40) g.text(from + 5, y + 11, 'deleted', {fill: theme.faint, size: 9.5});
+      continue;
+    }
+    const program = v.mark < 0 ? -1 : model.marks[v.mark].program;
+    g.rect(from, y, Math.max(1, to - from - 1), sizes.band, {fill: colourOf(theme, program), opacity: theme.alpha * opacity, key: `v${i}.${n}`});
+    if (v.deleting) g.line(from, y + sizes.band - 1, to - 1, y + sizes.band - 1, {stroke: theme.bad, width: 2, dash: [5, 3]});
+    if (v.created) g.line(from, y, from, y + sizes.band, {stroke: theme.ink, width: 2});
+    if (opacity === 1 && to - from > 34) {
+      const who = program < 0 ? '' : ' ' + model.programs[program];
+      const text = 'v' + v.rv + who + (v.changed ? ' · ' + v.changed : '') + (v.deleting ? ' · being deleted' : '');
+      g.text(from + 4, y + 11, fitted(text, to - from - 6), {fill: theme.onBand, size: 10});
+    }
+    if (view.chosen === `v${i}.${n}`) g.frame(from, y, Math.max(2, to - from), sizes.band, {stroke: theme.chosen});
+  }
+}
+
+function drawTold(g, told, y, view, x, isFamily) {
+  const theme = view.theme;
+  const spans = told.spans;
+  const isBehind = (s) => s.knew !== s.had;
+  const labels = [];
+  let until = -1;
+  for (let n = firstAtOrAfter(spans, view.from, (s) => s.to); n < spans.length && spans[n].from <= view.to; n++) {
+    const s = spans[n];
+    const from = Math.max(view.left, x(s.from)), to = Math.min(view.width, x(s.to));
+    if (to - from < 0.4 && to <= until) continue;
+    until = to;
+    if (isBehind(s)) {
+      g.hatch(from, y, Math.max(1, to - from), sizes.told - 2, {fill: theme.stalePaper, stroke: theme.stale});
+      const isFirst = n === 0 || !isBehind(spans[n - 1]);
+      if (isFirst && Math.min(view.width, x(s.from + s.lag)) - from > 95) labels.push([from + 3, `behind for ${time(s.lag)}`]);
+    } else if (!isFamily) {
+      g.rect(from, y, Math.max(0.5, to - from), sizes.told - 2, {fill: theme.told});
+    }
+  }
+  if (!isFamily) for (const [at, text] of labels) g.text(at, y + 5.5, text, {fill: theme.stale, size: 8.5, halo: theme.paper, weight: 600});
+}
+
+function drawMarks(g, model, index, lane, y, view, x) {
+  const theme = view.theme;
+  const of = index.marks[lane];
+  const middle = y + sizes.marks / 2;
+  let drawn = 0;
+  const taken = new Map(); // by shape: the last pixel that has one
+  for (let n = firstAtOrAfter(of, view.from - index.longest[lane], (i) => model.marks[i].start); n < of.length; n++) {
+    const i = of[n], m = model.marks[i];
+    if (m.start > view.to) break;
+    if (m.end < view.from || !view.showsMark(i)) continue;
+    const from = x(m.start), to = x(m.end);
+    const isWatch = m.verb === 'watch';
+    const at = Math.min(isWatch ? from : to, view.width);
+    const pixel = Math.round(at);
+    const isChosen = view.chosen === 'm' + i;
+    if (!isChosen && taken.get(m.outcome) === pixel && to - from < 2 && !m.fault && !m.stale) continue;
+    taken.set(m.outcome, pixel);
+    const colour = colourOf(theme, m.program);
+    if (to - from > 3) g.line(Math.max(from, view.left), middle, Math.min(to, view.width), middle, {stroke: colour, width: isWatch ? 1 : 2, opacity: isWatch ? 0.4 : 0.7});
+    if (at < view.left) continue;
+    g.mark(m.outcome, at, middle, {fill: colour, bad: theme.bad, paper: theme.paper, ring: m.stale ? theme.stale : null});
+    if (m.fault) g.bolt(at + 4, y + 1, {fill: theme.bad});
+    if (isChosen) g.frame(at - 7, y, 14, sizes.marks, {stroke: theme.chosen});
+    drawn++;
+  }
+  return drawn;
+}

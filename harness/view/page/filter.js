@@ -1,0 +1,49 @@
+// The filter: words, all of which must match. "resource:pods", "object:web", "program:loop", "verb:patch", "failed", "no-op", "stale", "fault";
+// any other word is looked for in the names of objects, resources and programs.
+
+const keys = ['resource', 'object', 'program', 'verb'];
+
+export function parse(text) {
+  return text.trim().split(/\s+/).filter(Boolean).map((word) => {
+    const [, key, value] = word.match(/^([a-z]+):(.*)$/i) || [];
+    if (key && keys.includes(key)) return {key, value: value.toLowerCase()};
+    return {key: 'word', value: word.toLowerCase()};
+  });
+}
+
+const failures = new Set(['conflict', 'refused', 'lost', 'gave up', 'missing']);
+
+export function isFailure(m) { return failures.has(m.outcome); }
+
+export function isWrite(m) { return !['get', 'list', 'watch'].includes(m.verb) && m.outcome !== 'no-op'; }
+
+// kinds are the words that choose requests by what became of them.
+const kinds = {
+  failed: isFailure, 'no-op': (m) => m.outcome === 'no-op', conflict: (m) => m.outcome === 'conflict',
+  stale: (m) => Boolean(m.stale), fault: (m) => Boolean(m.fault), write: isWrite,
+};
+
+// apply returns which marks and which lanes a filter shows. A lane is shown if its name matches and, if words choose requests, it has one.
+export function apply(model, words) {
+  const ofMarks = words.filter((w) => w.key === 'program' || w.key === 'verb' || w.key === 'word' && kinds[w.value]);
+  const ofLanes = words.filter((w) => !ofMarks.includes(w));
+  const lane = (l) => ofLanes.every((w) => {
+    const resource = l.resource.toLowerCase(), name = l.name.toLowerCase();
+    if (w.key === 'resource') return resource.startsWith(w.value);
+    if (w.key === 'object') return name.includes(w.value);
+    return resource.includes(w.value) || name.includes(w.value) || (l.told || []).some((t) => model.programs[t.program].toLowerCase().includes(w.value));
+  });
+  const mark = (m) => ofMarks.every((w) => {
+    if (w.key === 'program') return model.programs[m.program].toLowerCase().startsWith(w.value);
+    if (w.key === 'verb') return m.verb === w.value;
+    return kinds[w.value](m);
+  });
+  const lanes = model.lanes.map(lane);
+  const marks = model.marks.map((m) => lanes[m.lane] && mark(m));
+  if (ofMarks.length) {
+    const has = new Set();
+    marks.forEach((shown, i) => { if (shown) has.add(model.marks[i].lane); });
+    lanes.forEach((shown, i) => { lanes[i] = shown && has.has(i); });
+  }
+  return {lanes, marks};
+}

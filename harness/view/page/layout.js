@@ -1,0 +1,72 @@
+// Where everything is drawn: rows from top to bottom, time from left to right.
+
+export const sizes = {head: 24, group: 22, marks: 13, band: 15, told: 7, gap: 8, label: 210, name: 13};
+
+// rowsOf returns the rows of a model: a head for each resource, and below it a row for each object or family of objects.
+// shown says which lanes a filter shows; open has the families whose objects have a row each.
+// Without a column for names, each row has its name above it.
+export function rowsOf(model, {shown, open, column}) {
+  const rows = [];
+  const top = sizes.marks + (column ? 0 : sizes.name);
+  let y = sizes.head;
+  const add = (row, height) => { rows.push({...row, y, height}); y += height; };
+  let resource = null;
+  let family = null;
+  model.lanes.forEach((lane, i) => {
+    if (!shown(i)) return;
+    if (lane.resource !== resource) {
+      resource = lane.resource;
+      family = null;
+      add({kind: 'group', label: resource || 'requests for no resource', lanes: []}, sizes.group);
+    }
+    if (lane.family && !open.has(lane.resource + ' ' + lane.family)) {
+      if (family && family.family === lane.family) {
+        family.lanes.push(i);
+        return;
+      }
+      add({kind: 'family', label: lane.family, family: lane.family, key: lane.resource + ' ' + lane.family, lanes: [i]},
+        top + sizes.band + sizes.told + sizes.gap);
+      family = rows[rows.length - 1];
+      return;
+    }
+    family = null;
+    const told = lane.told || [];
+    const band = lane.versions ? sizes.band : 0;
+    const member = lane.family ? lane.resource + ' ' + lane.family : '';
+    add({kind: 'lane', label: lane.name || 'all', key: member, lanes: [i]}, top + band + told.length * sizes.told + sizes.gap);
+  });
+  return {rows, height: y + sizes.gap};
+}
+
+// index returns the marks and events of each lane, in the order of time.
+export function index(model) {
+  const marks = model.lanes.map(() => []);
+  model.marks.forEach((m, i) => marks[m.lane].push(i));
+  const longest = marks.map((of) => of.reduce((most, i) => Math.max(most, model.marks[i].end - model.marks[i].start), 0));
+  const reactions = new Map(); // from an event to the marks that it may have caused
+  model.marks.forEach((m, i) => {
+    for (const e of m.cause?.events || []) {
+      if (!reactions.has(e)) reactions.set(e, []);
+      reactions.get(e).push(i);
+    }
+  });
+  const told = new Map(); // from a lane and version to its events
+  model.events.forEach((e, i) => {
+    const key = e.lane + ' ' + e.version;
+    if (!told.has(key)) told.set(key, []);
+    told.get(key).push(i);
+  });
+  const tries = new Map(); // from a failed mark to those that tried again
+  model.marks.forEach((m, i) => { if (m.cause?.rule === 'retry') tries.set(m.cause.mark, i); });
+  return {marks, longest, reactions, told, tries};
+}
+
+// firstAtOrAfter returns the first position of a sorted array at which value(item) is not less than a limit.
+export function firstAtOrAfter(sorted, limit, value) {
+  let from = 0, to = sorted.length;
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (value(sorted[middle]) < limit) from = middle + 1; else to = middle;
+  }
+  return from;
+}

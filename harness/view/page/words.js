@@ -1,0 +1,70 @@
+// What is said about the parts of a model: the same to those who see the drawing and to those who hear it.
+
+import {time} from './draw.js';
+
+const outcomes = {
+  read: 'answered', wrote: 'changed it', 'no-op': 'changed nothing', conflict: 'conflict', missing: 'not found', refused: 'refused',
+  lost: 'no whole answer', 'gave up': 'the client gave up', open: 'still open',
+};
+
+const rules = {
+  retry: 'It tried again: its last request for this object had failed, and no event about it had come since.',
+  object: 'The last event about this object that it had been told of since its last write to it.',
+  list: 'It had just listed the resource, and no event had come since.',
+  anything: 'No event about this object had come since its last write to it. These had come, about others, since its last write:',
+  nothing: 'Nothing in the recording explains it: no event had come since its last write. It may be a timer.',
+};
+
+export function nameOf(model, lane) {
+  const l = model.lanes[lane];
+  return [l.resource, l.name].filter(Boolean).join(' ');
+}
+
+export function outcomeOf(m) {
+  return outcomes[m.outcome] + (m.status ? `, ${m.status}` : '');
+}
+
+// sentence says what a request was.
+export function sentence(model, m) {
+  const object = model.lanes[m.lane].name;
+  return `${model.programs[m.program]}: ${m.verb} ${m.what}${object ? ' ' + object : ''} (${outcomeOf(m)})`;
+}
+
+// staleness says what a program did not know when it wrote.
+export function staleness(model, m) {
+  const s = m.stale;
+  if (!s) return '';
+  const own = s.knew !== s.had;
+  let text = '';
+  if (own) {
+    const had = s.had ? `the API server had ${version(s.had)}` : 'the object was gone';
+    text = `Acted when it had been told of ${s.knew ? version(s.knew) : 'no version'}; ${had}, and it had been behind for ${time(s.for)}.` +
+      (s.own ? ' All that it had not been told of were its own writes.' : '');
+  }
+  if (s.others?.length) {
+    const names = s.others.slice(0, 5).map((l) => model.lanes[l].name).join(', ') + (s.others.length > 5 ? ` and ${s.others.length - 5} more` : '');
+    text += ` ${own ? 'It had also not' : 'It had not'} been told everything about ${names}` + (own ? '.' : `, for ${time(s.for)}.`);
+  }
+  return text.trim();
+}
+
+export function version(rv) { return rv ? 'version ' + rv : 'no version'; }
+
+export function ruleOf(m) { return rules[m.cause.rule]; }
+
+export function eventSentence(model, e) {
+  const lag = e.told - e.came;
+  const v = e.version >= 0 ? model.lanes[e.lane].versions[e.version] : null;
+  return `${model.programs[e.program]} was told at ${time(e.told)}: ${e.type} ${nameOf(model, e.lane)}` +
+    (v ? ` at ${version(v.rv)}` : '') + (v?.changed ? `, ${v.changed}` : '') + (lag > 0 ? `, held back for ${time(lag)}` : '');
+}
+
+export function versionSentence(model, lane, n) {
+  const v = model.lanes[lane].versions[n];
+  const who = v.mark < 0 ? 'somebody whose requests are not in the recording' : model.programs[model.marks[v.mark].program];
+  if (v.gone) return `deleted by ${who}, ${v.late ? 'no later than' : 'at'} ${time(v.from)}`;
+  return `${version(v.rv)}, written by ${who}, ${v.late ? 'no later than' : 'at'} ${time(v.from)}` +
+    (v.created ? ', created' : '') + (v.deleting ? ', being deleted' : '') + (v.changed ? ': ' + v.changed : '');
+}
+
+export function kilobytes(bytes) { return (bytes / 1000).toFixed(1); }

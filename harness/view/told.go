@@ -1,0 +1,269 @@
+package view
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// leastStale is for how many milliseconds a program must have been behind for a write to count as stale. Every event takes some
+// time on its way.
+const leastStale = 20
+
+// latest returns, for each resource, the news about it, sorted by version. Each has the time of the soonest news of its version or a
+// later one.
+func (b *builder) latest() map[string][]news {
+	all := map[string][]news{}
+	for _, n := range b.news {
+		all[n.watch.resource] = append(all[n.watch.resource], n)
+	}
+	for _, of := range all {
+		slices.SortStableFunc(of, func(x, y news) int { return cmp.Compare(x.rv, y.rv) })
+		soonest := math.Inf(1)
+		for i := len(of) - 1; i >= 0; i-- {
+			soonest = min(soonest, of[i].at)
+			of[i].at = soonest
+		}
+	}
+	return all
+}
+
+// heard says that a program has been told everything about an object up to a version.
+type heard struct {
+	at float64
+	rv uint64
+}
+
+// told finds what each program with a watch has been told of each object: by events; by lists and bookmarks at a version, up to that. A
+// list or a bookmark of a watch with a selector counts for the objects of which the program has been told before. The oldest version
+// that anybody has seen is taken for the one that a program knew of which nothing older was told.
+func (b *builder) told() {
+	type key struct{ lane, program int }
+	known := map[key][]heard{}
+	for _, e := range b.model.Events {
+		if e.Version >= 0 {
+			rv, _ := number(b.model.Lanes[e.Lane].Versions[e.Version].RV)
+			known[key{e.Lane, e.Program}] = append(known[key{e.Lane, e.Program}], heard{e.Told, rv})
+		}
+	}
+	ofResource := map[string][]int{}
+	for i, l := range b.model.Lanes {
+		if len(l.Versions) > 0 {
+			ofResource[l.Resource] = append(ofResource[l.Resource], i)
+		}
+	}
+	ends := map[key]float64{} // when the last watch ended that tells the program of the object
+	type scope struct {
+		program   int
+		resource  string
+		namespace string
+		name      string
+	}
+	seen := map[scope]float64{}
+	for _, w := range b.watches {
+		if m := b.model.Marks[w.mark]; w.all && (m.Outcome == StillOpen || m.Outcome == Read || m.Outcome == GaveUp || m.Outcome == Lost && m.Status == 200) {
+			s := scope{w.program, w.resource, w.namespace, w.name}
+			seen[s] = max(seen[s], m.End)
+		}
+	}
+	for s, end := range seen {
+		for _, lane := range ofResource[s.resource] {
+			if covers(s.namespace, s.name, b.model.Lanes[lane].Name) {
+				k := key{lane, s.program}
+				ends[k] = max(ends[k], end)
+			}
+		}
+	}
+	for _, n := range b.news {
+		for _, lane := range ofResource[n.watch.resource] {
+			k := key{lane, n.watch.program}
+			covered := covers(n.watch.namespace, n.watch.name, b.model.Lanes[lane].Name)
+			_, watched := ends[k]
+			if covered && (n.watch.all && watched || len(known[k]) > 0) {
+				known[k] = append(known[k], heard{n.at, n.rv})
+			}
+		}
+	}
+	last := make([]float64, len(b.model.Programs)) // when each program sent its last request
+	for _, m := range b.model.Marks {
+		last[m.Program] = max(last[m.Program], m.End)
+	}
+	for k, of := range known {
+		slices.SortStableFunc(of, func(x, y heard) int { return cmp.Compare(x.at, y.at) })
+		end := max(ends[k], last[k.program])
+		lane := &b.model.Lanes[k.lane]
+		if spans := spans(lane.Versions, of, min(end, b.model.End)); len(spans) > 0 {
+			lane.Told = append(lane.Told, Told{k.program, spans})
+		}
+	}
+	for i := range b.model.Lanes {
+		slices.SortFunc(b.model.Lanes[i].Told, func(x, y Told) int { return cmp.Compare(x.Program, y.Program) })
+	}
+	b.stale()
+}
+
+// covers says whether a list or watch of a namespace, or of all if it is "", and of one name, or of all, has an object.
+func covers(namespace, name, object string) bool {
+	of, own, found := strings.Cut(object, "/")
+	if !found {
+		of, own = "", object
+	}
+	return (namespace == "" || namespace == of) && (name == "" || name == own)
+}
+
+// at returns the span at a time, or false if there is none.
+func (t Told) at(time float64) (Span, bool) {
+	i := sort.Search(len(t.Spans), func(i int) bool { return t.Spans[i].To > time })
+	if i == len(t.Spans) || t.Spans[i].From > time {
+		return Span{}, false
+	}
+	return t.Spans[i], true
+}
+
+// lag is a time in which a program had not been told of what others had written to an object.
+type lag struct {
+	lane     int
+	from, to float64
+}
+
+// stale finds the writes of programs that were behind for [leastStale] or longer.
+func (b *builder) stale() {
+	lags := map[int][]lag{} // by program
+	for lane, l := range b.model.Lanes {
+		for _, t := range l.Told {
+			for _, s := range t.Spans {
+				if s.Lag < leastStale || b.isOwn(l.Versions, s, t.Program) {
+					continue
+				}
+				of := lags[t.Program]
+				if n := len(of) - 1; n >= 0 && of[n].lane == lane && of[n].to == s.From {
+					of[n].to = s.To
+				} else {
+					lags[t.Program] = append(of, lag{lane, s.From, s.To})
+				}
+			}
+		}
+	}
+	for _, of := range lags {
+		slices.SortStableFunc(of, func(x, y lag) int { return cmp.Compare(x.from, y.from) })
+	}
+	begun, active := map[int]int{}, map[int][]lag{}
+	for i := range b.model.Marks {
+		m := &b.model.Marks[i]
+		p := m.Program
+		for of := lags[p]; begun[p] < len(of) && of[begun[p]].from <= m.Start; begun[p]++ {
+			active[p] = append(active[p], of[begun[p]])
+		}
+		active[p] = slices.DeleteFunc(active[p], func(l lag) bool { return l.to <= m.Start })
+		if !isWriteVerb(m.Verb) || m.Outcome == NoOp {
+			continue
+		}
+		b.staleMark(m, active[p])
+	}
+}
+
+// staleMark enters in a write that its program was behind: on the object, or on others of the same resource.
+func (b *builder) staleMark(m *Mark, active []lag) {
+	lane := b.model.Lanes[m.Lane]
+	var stale Stale
+	found := false
+	for _, t := range lane.Told {
+		span, ok := t.at(m.Start)
+		if t.Program != m.Program || !ok || span.Knew == span.Had {
+			continue
+		}
+		missed := lane.Versions[span.Knew+1]
+		if stale.For = m.Start - missed.From; stale.For < leastStale {
+			break
+		}
+		found = true
+		stale.Own = b.isOwn(lane.Versions, span, t.Program)
+		if span.Knew >= 0 {
+			stale.Knew = lane.Versions[span.Knew].RV
+		}
+		if had := lane.Versions[span.Had]; !had.Gone {
+			stale.Had = had.RV
+		}
+	}
+	for _, l := range active {
+		if l.lane != m.Lane && m.Start-l.from >= leastStale && b.model.Lanes[l.lane].Resource == lane.Resource {
+			stale.Others = append(stale.Others, l.lane)
+			if !found {
+				stale.For = max(stale.For, m.Start-l.from)
+			}
+		}
+	}
+	if found || len(stale.Others) > 0 {
+		stale.Others = slices.Compact(slices.Sorted(slices.Values(stale.Others)))
+		m.Stale = &stale
+	}
+}
+
+// isOwn says whether a program had written all versions itself that it had not been told of.
+func (b *builder) isOwn(versions []Version, s Span, program int) bool {
+	for _, v := range versions[s.Knew+1 : s.Had+1] {
+		if v.Mark < 0 || b.model.Marks[v.Mark].Program != program {
+			return false
+		}
+	}
+	return true
+}
+
+// spans returns what a program knew of an object with these versions, from when it first heard until end.
+func spans(versions []Version, of []heard, end float64) []Span {
+	keys := make([]uint64, len(versions)) // 2 × the version; one more for a removal without a version
+	for i, v := range versions {
+		rv, ok := number(v.RV)
+		switch {
+		case ok:
+			keys[i] = 2 * rv
+		case i > 0:
+			keys[i] = keys[i-1] + 1
+		}
+	}
+	var all []Span
+	var told uint64
+	knew, had := -1, -1
+	next := 0 // of the versions
+	for i, h := range of {
+		told = max(told, 2*h.rv)
+		until := end
+		if i+1 < len(of) {
+			until = min(end, of[i+1].at)
+		}
+		for at := h.at; at < until; {
+			for next < len(versions) && versions[next].From <= at {
+				had = next
+				next++
+			}
+			knew = sort.Search(len(keys), func(k int) bool { return keys[k] > told }) - 1
+			knew = min(knew, had) // of what it was told, as far as anybody has seen it
+			to := until
+			if next < len(versions) {
+				to = min(to, versions[next].From)
+			}
+			if n := len(all) - 1; n >= 0 && all[n].Knew == knew && all[n].Had == had {
+				all[n].To = to
+			} else {
+				all = append(all, Span{From: at, To: to, Knew: knew, Had: had})
+			}
+			at = to
+		}
+	}
+	for i := 0; i < len(all); i++ {
+		if all[i].Knew == all[i].Had {
+			continue
+		}
+		to := i
+		for to+1 < len(all) && all[to+1].Knew != all[to+1].Had {
+			to++
+		}
+		for k := i; k <= to; k++ {
+			all[k].Lag = all[to].To - all[i].From
+		}
+		i = to
+	}
+	return all
+}

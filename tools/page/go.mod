@@ -1,0 +1,8 @@
+// The bundler of the page of "workshop view". Only who changes the page needs it.
+module example.com/controllers/tools/page
+
+go 1.26.0
+
+require github.com/evanw/esbuild v0.28.2
+
+require golang.org/x/sys v0.0.0-20220715151400-c0bba94af5f8 // indirect
