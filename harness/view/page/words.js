@@ -12,7 +12,7 @@ const rules = {
   object: 'The last event about this object that it had been told of since its last write to it.',
   list: 'It had just listed the resource, and no event had come since.',
   anything: 'No event about this object had come since its last write to it. These had come, about others, since its last write:',
-  nothing: 'Nothing in the recording explains it: no event had come since its last write. It may be a timer.',
+  nothing: 'Nothing in the recording explains it: since its last write, it had been told nothing. It may be a timer, or a person.',
 };
 
 export function nameOf(model, lane) {

@@ -1,0 +1,241 @@
+package view_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/suite"
+	"example.com/controllers/harness/view"
+)
+
+// browser returns a page of a headless Chromium.
+func browser(t *testing.T) *page {
+	suite.Long(t, "it starts a browser")
+	var path string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Skip("Chromium is not installed; on Debian: apt-get install chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 720),
+		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(2*time.Minute))
+	allocator, stop := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		require.NoError(t, chromedp.Cancel(ctx))
+		cancel()
+		stop()
+	})
+	p := &page{t: t, ctx: ctx}
+	require.NoError(t, chromedp.Listen(ctx, func(event any) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch e := event.(type) {
+		case *network.EventRequestWillBeSent:
+			p.requests = append(p.requests, e.Request.URL)
+		case *runtime.EventExceptionThrown:
+			p.errors = append(p.errors, e.ExceptionDetails.Text)
+		case *runtime.EventConsoleAPICalled:
+			for _, a := range e.Args {
+				p.errors = append(p.errors, string(a.Value))
+			}
+		}
+	}))
+	t.Cleanup(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		require.Empty(t, p.errors, "the page's errors")
+	})
+	return p
+}
+
+// page is a page in a browser.
+type page struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	requests []string
+	errors   []string
+}
+
+func (p *page) run(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	require.NoError(p.t, chromedp.Do(p.ctx, actions...))
+}
+
+// evaluate evaluates JavaScript.
+func evaluate[T any](p *page, script string) T {
+	p.t.Helper()
+	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	require.NoError(p.t, err, script)
+	return value
+}
+
+// open opens a page and waits until it is drawn.
+func (p *page) open(url string) {
+	p.t.Helper()
+	p.run(chromedp.Navigate(url))
+	p.until(`document.querySelector('#bill tr') && document.getElementById('canvas').width > 0`)
+}
+
+// until waits until a condition in JavaScript holds. The page's own policy forbids to evaluate text, so that it cannot be polled otherwise.
+func (p *page) until(condition string) {
+	p.t.Helper()
+	if !evaluate[bool](p, "new Promise((resolve) => { let n = 0; const look = () => { if ("+condition+") resolve(true); "+
+		"else if (++n > 3000) resolve(false); else setTimeout(look, 20); }; look(); })") {
+		require.FailNow(p.t, "it does not come to this: "+condition, "state: %s\ndetails: %s\nbill: %s\naddress: %s",
+			p.text("#state"), p.text("#details"), p.text("#bill"), evaluate[string](p, "location.hash"))
+	}
+}
+
+func (p *page) press(keys ...string) {
+	p.t.Helper()
+	for _, key := range keys {
+		p.run(chromedp.KeyEvent(key))
+	}
+}
+
+func (p *page) text(selector string) string {
+	p.t.Helper()
+	return evaluate[string](p, fmt.Sprintf("document.querySelector(%q).textContent", selector))
+}
+
+func (p *page) says(selector, text string) {
+	p.t.Helper()
+	p.until(fmt.Sprintf("document.querySelector(%q).textContent.includes(%q)", selector, text))
+}
+
+// stored is a recording with a stale cache, a conflict, a retry and a fault.
+func stored() []history.Record {
+	var r recorder
+	w := r.request(0, 1, "loop", "watch", "", open)
+	for i := range 3 {
+		r.event(w, 1, "ADDED", fmt.Sprint("node-", i), fmt.Sprint(10+i))
+	}
+	r.request(100, 110, "kubectl", "patch", "node-0", after("20"))
+	r.late(w, 105, 900, "MODIFIED", "node-0", "20")
+	r.request(400, 402, "loop", "update", "node-0", func(q *history.Request) { q.Status, q.RVBefore = 409, "10" })
+	r.request(500, 502, "loop", "get", "node-1", after("11"))
+	r.request(950, 955, "loop", "update", "node-0", func(q *history.Request) { q.RVBefore, q.RVAfter = "20", "30" })
+	r.event(w, 960, "MODIFIED", "node-0", "30")
+	r.request(990, 1000, "loop", "patch", `<img src=x onerror=alert(1)>`, func(q *history.Request) {
+		q.Status, q.Injected = 500, []history.Injection{{Kind: history.Refused, Status: 500}}
+	})
+	return r.records
+}
+
+// A page in a file, without network, used with the keyboard alone.
+func TestPageInAFile(t *testing.T) {
+	p := browser(t)
+	path := filepath.Join(t.TempDir(), "page.html")
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	require.NoError(t, view.Page(file, view.Of(history.Of(stored()...), "recording <b>of a test</b>")))
+	require.NoError(t, file.Close())
+	p.open("file://" + path)
+	require.Equal(t, "recording <b>of a test</b>", p.text("#title"))
+	require.Equal(t, "kubectl1110000.0", p.text("#bill tr:nth-child(2)"))
+
+	p.press("s") // the write by a program that was behind
+	p.says("#details", "loop: update nodes node-0 (conflict, 409)")
+	p.says("#details", "Acted when it had been told of version 10; the API server had version 20, and it had been behind for 295 ms.")
+	p.until(`location.hash.includes('at=m2')`)
+
+	p.press("w", "w") // the conflict was one, so: its second try, then the one that is refused
+	p.says("#details", "loop: patch nodes <img src=x onerror=alert(1)> (refused, 500)")
+	p.says("#details", "On purpose: refused with 500.")
+	p.press("W")
+	p.says("#details", "loop: update nodes node-0 (changed it, 200)")
+	p.says("#details", "The last event about this object that it had been told of since its last write to it.")
+
+	// The chain: from the write to the event that came before, to the version, to who wrote it.
+	follow := func(text string) {
+		t.Helper()
+		evaluate[chromedp.Void](p, fmt.Sprintf("[...document.querySelectorAll('#details button')].find((b) => b.textContent.includes(%q)).click()", text))
+	}
+	follow("loop was told at 900 ms: MODIFIED nodes node-0 at version 20, held back for 795 ms")
+	follow("version 20, written by kubectl, at 105 ms")
+	follow("kubectl: patch nodes node-0")
+	p.says("#details", "Who acted after it, inferred")
+	p.until(`location.hash === '#at=m1'`)
+
+	p.press("/", kb.Backspace) // unlike a keyboard, chromedp types the character although the page has taken the key
+	p.press("failed")
+	p.says("#state", "The filter shows 2 of 5 rows and 2 of 6 requests; Esc shows all.")
+	p.press(kb.Enter, "t")
+	p.says("#words", "2 requests from")
+	p.until(`location.hash.includes('q=failed')`)
+
+	p.run(chromedp.Reload()) // the address has all of it
+	p.says("#state", "The filter shows 2 of 5 rows")
+	p.says("#details", "kubectl: patch nodes node-0")
+	p.press(kb.Escape, kb.Escape)
+	p.until(`document.getElementById('state').textContent === ''`)
+	p.press("c", "c")
+	p.says("#state", "There is no later conflict.")
+	p.press("?")
+	p.until(`document.getElementById('help').open`)
+	p.press(kb.Escape, "+", "+", kb.ArrowRight)
+	p.until(`/from=[0-9.]+&to=[0-9.]+/.test(location.hash)`)
+	p.press("0")
+	p.until(`!location.hash.includes('from=')`)
+
+	p.press("]", "]", "]", " ") // ten times as fast
+	p.until(`document.getElementById('state').textContent.includes('At ')`)
+	p.until(`document.getElementById('play').textContent === '▶'`) // it has come to the end
+	evaluate[chromedp.Void](p, "dispatchEvent(new Event('beforeprint'))")
+	p.until(`document.querySelector('#print svg title').textContent === 'recording <b>of a test</b>'`)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, url := range p.requests {
+		require.Equal(t, "file://"+path, strings.Split(url, "#")[0], "no request leaves the page")
+	}
+}
+
+// A page that follows a recording while it grows.
+func TestPageFollows(t *testing.T) {
+	p := browser(t)
+	records := stored()
+	s := serve(t)
+	p.open(s.url)
+	p.says("#state", "No request has been recorded yet.")
+	s.add(records[:5]...)
+	p.says("#bill", "kubectl")
+	p.press("n", "n")
+	p.says("#details", "kubectl: patch nodes node-0")
+	s.add(records[5:]...)
+	p.until(`document.querySelectorAll('#bill tr').length === 3 && document.querySelector('#bill tr:nth-child(3)').textContent.startsWith('loop5')`)
+	p.says("#details", "kubectl: patch nodes node-0") // still
+	require.NoError(t, os.Remove(s.path))
+	p.says("#state", "The recording is gone; the page shows what was in it.")
+}
+
+// On a narrow screen, nothing is wider than it.
+func TestNarrowPage(t *testing.T) {
+	p := browser(t)
+	s := serve(t, stored()...)
+	p.run(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
+	p.open(s.url + "#at=m2")
+	p.says("#details", "conflict")
+	require.LessOrEqual(t, evaluate[int](p, "document.documentElement.scrollWidth"), 390)
+}
