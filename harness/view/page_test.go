@@ -3,6 +3,7 @@ package view_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/xml"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ func TestGenerated(t *testing.T) {
 	entries, err := os.ReadDir("page")
 	require.NoError(t, err)
 	for _, entry := range entries {
-		if entry.IsDir() || entry.Name() == "view.html" || strings.HasPrefix(entry.Name(), ".") {
+		if entry.IsDir() || entry.Name() == "view.html" || entry.Name() == "svg.min.js" || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join("page", entry.Name()))
@@ -44,4 +45,25 @@ func TestPageNeedsNothingElse(t *testing.T) {
 	require.NotContains(t, text, "<img")
 	require.NotRegexp(t, `\b(src|href)="`, text)
 	require.Less(t, page.Len(), 300_000)
+}
+
+func TestPicture(t *testing.T) {
+	m := view.Of(history.Of(stored()...), `"quoted" & <titled>`)
+	for name, test := range map[string]struct {
+		picture  view.Picture
+		has, not string
+	}{
+		"all of it":         {view.Picture{Width: 800}, "behind for 795 ms", "</title><script"},
+		"one object":        {view.Picture{Width: 800, Query: "object:node-0"}, "node-0", "node-1"},
+		"one moment":        {view.Picture{Width: 800, From: 940, To: 980}, "960 ms", "behind for"},
+		"in the dark":       {view.Picture{Width: 800, Dark: true}, "#12161c", "#ffffff"},
+		"a name is no code": {view.Picture{Width: 800}, "&#60;img", "<img"},
+	} {
+		var out bytes.Buffer
+		require.NoError(t, test.picture.Write(&out, m), name)
+		require.Contains(t, out.String(), test.has, name)
+		require.NotContains(t, out.String(), test.not, name)
+		require.NoError(t, xml.Unmarshal(out.Bytes(), new(struct{ XMLName xml.Name })), name)
+	}
+	require.ErrorContains(t, view.Picture{Width: 800, From: 5, To: 4}.Write(&bytes.Buffer{}, m), "the end must come after the beginning")
 }

@@ -2,7 +2,7 @@
 //
 //	make page
 //
-// It reads index.html, style.css and main.js in the directory, and writes view.html. Its first line has a hash of all that it is made
+// It reads index.html, style.css, main.js and svg.js in the directory, and writes view.html and svg.min.js. The first line of the former has a hash of all that it is made
 // of, so that a test can tell whether it is up to date without the modules.
 package main
 
@@ -34,11 +34,15 @@ func bundle(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err != nil {
 		return fmt.Errorf("the modules are not installed; run npm ci --ignore-scripts in %s: %w", dir, err)
 	}
-	script, err := build(filepath.Join(dir, "main.js"), api.FormatIIFE)
+	script, err := build(filepath.Join(dir, "main.js"), api.FormatIIFE, api.ES2021)
 	if err != nil {
 		return err
 	}
-	style, err := build(filepath.Join(dir, "style.css"), api.FormatDefault)
+	svg, err := build(filepath.Join(dir, "svg.js"), api.FormatIIFE, api.ES2017)
+	if err != nil {
+		return err
+	}
+	style, err := build(filepath.Join(dir, "style.css"), api.FormatDefault, api.ES2021)
 	if err != nil {
 		return err
 	}
@@ -59,16 +63,25 @@ func bundle(dir string) error {
 		return err
 	}
 	html = strings.Replace(html, "<!doctype html>\n", "<!doctype html>\n<!-- Generated from the files beside it, whose hash is "+sources+": see CONTRIBUTING.md. -->\n", 1)
-	return os.WriteFile(filepath.Join(dir, "view.html"), []byte(html), 0o644)
+	svg = "// Generated from svg.js and what it imports: see CONTRIBUTING.md.\n" + comment(licenses) + svg
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "view.html"), []byte(html), 0o644),
+		os.WriteFile(filepath.Join(dir, "svg.min.js"), []byte(svg), 0o644),
+	)
 }
 
 // placeholder is what ends a script in HTML, or what the page replaces.
 var placeholder = regexp.MustCompile(`(?i)</script|\{\{[a-z]+\}\}`)
 
+// comment makes a comment in JavaScript of one in HTML.
+func comment(html string) string {
+	return strings.NewReplacer("<!--", "/*", "-->", "*/").Replace(html)
+}
+
 // build bundles a file and what it imports.
-func build(path string, format api.Format) (string, error) {
+func build(path string, format api.Format, target api.Target) (string, error) {
 	result := api.Build(api.BuildOptions{
-		EntryPoints: []string{path}, Bundle: true, Format: format, Target: api.ES2021, Charset: api.CharsetUTF8,
+		EntryPoints: []string{path}, Bundle: true, Format: format, Target: target, Charset: api.CharsetUTF8,
 		MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true, LegalComments: api.LegalCommentsInline,
 	})
 	var problems []error
@@ -124,6 +137,8 @@ func licensesOf(modules string) (string, error) {
 	return out.String(), nil
 }
 
+func isGenerated(name string) bool { return name == "view.html" || name == "svg.min.js" }
+
 // hashOf is the hash of all that a page is made of: its own files, sorted by name, and the versions of the modules.
 func hashOf(dir string) (string, error) {
 	sum := sha256.New()
@@ -132,7 +147,7 @@ func hashOf(dir string) (string, error) {
 		return "", err
 	}
 	for _, entry := range entries {
-		if entry.IsDir() || entry.Name() == "view.html" || strings.HasPrefix(entry.Name(), ".") {
+		if entry.IsDir() || isGenerated(entry.Name()) || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,9 @@ import (
 )
 
 func viewCommand() *cobra.Command {
-	var out, listen string
+	var out, listen, svg string
+	picture := view.Picture{Width: 1100}
+	var from, to time.Duration
 	cmd := &cobra.Command{
 		Use:   "view FILE",
 		Short: "Draw a recording, as a page for your browser",
@@ -28,48 +31,65 @@ Ctrl-C. With --out, it is written to a file instead, which opens in any browser,
 network, and can be attached to a bug report. Like a recording, a page has the names of
 objects, but nothing of their content, and no credentials.`,
 		Example: `  workshop view recording.jsonl
-  workshop view recording.jsonl --out recording.html`,
+  workshop view recording.jsonl --out recording.html
+  workshop view recording.jsonl --svg nodes.svg --filter "nodes stale" --from 2s --to 9s`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if out != "" && cmd.Flags().Changed("listen") {
-				return errors.New("give either --out or --listen")
+			flags := cmd.Flags()
+			if out != "" && svg != "" || (out != "" || svg != "") && flags.Changed("listen") {
+				return errors.New("give only one of --out, --svg and --listen")
+			}
+			if svg == "" && (flags.Changed("filter") || flags.Changed("from") || flags.Changed("to") || flags.Changed("dark")) {
+				return errors.New("--filter, --from, --to and --dark are for --svg; in the page, you can choose what you see")
 			}
 			server, err := view.Open(args[0])
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, server.Close()) }()
-			if out != "" {
-				return writePage(server, args[0], out)
+			picture.From, picture.To = float64(from)/float64(time.Millisecond), float64(to)/float64(time.Millisecond)
+			switch {
+			case out != "":
+				return write(server, args[0], out, view.Page)
+			case svg != "":
+				if picture.To == 0 && picture.From != 0 {
+					picture.To = server.Model().End
+				}
+				return write(server, args[0], svg, picture.Write)
 			}
 			return servePage(cmd.Context(), server, args[0], listen)
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file to write the page to, instead of serving it")
+	cmd.Flags().StringVar(&svg, "svg", "", "file to write a picture to, as an SVG, instead of serving the page")
+	cmd.Flags().StringVar(&picture.Query, "filter", "", "what the picture shows, as in the page's filter, such as \"pods object:frontend\" (default: everything)")
+	cmd.Flags().DurationVar(&from, "from", 0, "when the picture begins, after the beginning of the recording")
+	cmd.Flags().DurationVar(&to, "to", 0, "when the picture ends (default: with the recording)")
+	cmd.Flags().BoolVar(&picture.Dark, "dark", false, "a picture for a dark page")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address of this machine to listen on, host:port; port 0 is any free one")
 	return cmd
 }
 
-// writePage writes the page of a recording to a file.
-func writePage(server *view.Server, recording, out string) error {
+// write draws a recording to a file.
+func write(server *view.Server, recording, out string, draw func(io.Writer, *view.Model) error) error {
 	if server.Len() == 0 {
 		return fmt.Errorf("the recording %s has no complete record: there is nothing to draw", recording)
 	}
 	if sameFile(recording, out) {
-		return fmt.Errorf("--out %s is the recording itself", out)
+		return fmt.Errorf("%s is the recording itself; write to another file", out)
 	}
-	return replaceFile(out, func(w io.Writer) error { return view.Page(w, server.Model()) })
+	return replaceFile(out, func(w io.Writer) error { return draw(w, server.Model()) })
 }
 
 // replaceFile writes a file whole, or leaves what was there.
 func replaceFile(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), ".workshop-view-*")
 	if err != nil {
-		return fmt.Errorf("write the page: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("write the page: %w", err), os.Remove(file.Name()))
+			err = errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(file.Name()))
 		}
 	}()
 	if err := errors.Join(write(file), file.Chmod(0o644), file.Close()); err != nil {
