@@ -50,7 +50,13 @@ lesson: ## Play a lesson: make lesson 1
 ##  STEP=1: stop before each command; KEEP=1: leave the cluster up at the end
 ##  CLUSTER=up, CLUSTER=context:NAME: play it there (YES=1: without asking)
 ##  CLUSTER=kind: play it on containers, with Docker or Podman
-	@$(workshop) lesson "$(N)" --cluster "$(or $(CLUSTER),embedded)" $(if $(STEP),--step) $(if $(KEEP),--keep) $(if $(YES),--yes)
+##  VIEW=1: draw the requests of its programs meanwhile, as a page for your browser
+	@$(workshop) lesson "$(N)" --cluster "$(or $(CLUSTER),embedded)" $(if $(VIEW),--view) $(if $(STEP),--step) $(if $(KEEP),--keep) $(if $(YES),--yes)
+
+.PHONY: view
+view: ## Draw a recording, as a page for your browser: make view RECORDING=FILE
+##  OUT=FILE: write the page to a file instead, which needs no network
+	@$(workshop) view $(if $(OUT),--out "$(OUT)") $(RECORDING)
 
 .PHONY: exercise
 exercise: ## Do the exercises: find the bug in a controller, and fix it

@@ -10,6 +10,10 @@ import (
 	"example.com/controllers/harness/history"
 )
 
+// RecordingsVariable is the name of an environment variable: a directory to which "workshop proxy" writes a recording, beside that of
+// --record, so that all recordings of a lesson can be drawn as one.
+const RecordingsVariable = "WORKSHOP_RECORDINGS"
+
 // FileRecorder writes a recording to a file. Records are not buffered, so a proxy that is killed loses at most the last
 // one.
 type FileRecorder struct {

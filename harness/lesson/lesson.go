@@ -108,6 +108,9 @@ type Stage struct {
 	// Page is what [Stage.Play] plays; if it is nil, the lesson's page, whose quotes must then be what the files have.
 	Page *play.Page
 
+	// Recordings is a directory for recordings of the requests of the page's programs; "" if there are to be none.
+	Recordings string
+
 	client  kubernetes.Interface
 	scratch string
 }
@@ -299,7 +302,20 @@ func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Resul
 		return play.Result{}, nil, err
 	}
 	var recording history.Memory
-	proxy, err := apiproxy.Start(context.WithoutCancel(ctx), apiproxy.Options{Upstream: upstream, Record: recording.Record})
+	record := recording.Record
+	if s.Recordings != "" {
+		file, fileErr := apiproxy.NewFileRecorder(filepath.Join(s.Recordings, "all.jsonl"))
+		if fileErr != nil {
+			return play.Result{}, nil, fileErr
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		record = func(r history.Record) {
+			recording.Record(r)
+			file.Record(r)
+		}
+		player.Env = append(slices.Clone(player.Env), apiproxy.RecordingsVariable+"="+s.Recordings)
+	}
+	proxy, err := apiproxy.Start(context.WithoutCancel(ctx), apiproxy.Options{Upstream: upstream, Record: record})
 	if err != nil {
 		return play.Result{}, nil, fmt.Errorf("record the requests to %s: %w", s.Cluster.Name, err)
 	}

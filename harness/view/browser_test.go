@@ -149,7 +149,7 @@ func TestPageInAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.html")
 	file, err := os.Create(path)
 	require.NoError(t, err)
-	require.NoError(t, view.Page(file, view.Of(history.Of(stored()...), "recording <b>of a test</b>")))
+	require.NoError(t, view.Page(file, view.Of("recording <b>of a test</b>", history.Of(stored()...))))
 	require.NoError(t, file.Close())
 	p.open("file://" + path)
 	require.Equal(t, "recording <b>of a test</b>", p.text("#title"))

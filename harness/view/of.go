@@ -12,13 +12,14 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// Of returns the model of a recording.
-func Of(h *history.History, title string) *Model {
+// Of returns the model of a recording, or of several of the same time on the same machine.
+func Of(title string, recordings ...*history.History) *Model {
+	h, seen := merge(recordings)
 	b := &builder{model: &Model{Title: title, Programs: []string{}, Lanes: []Lane{}, Marks: []Mark{}, Events: []Event{}, Missing: []string{}},
 		lanes: map[laneKey]int{}, programs: map[string]int{}, marks: map[int64]int{}}
 	b.begin(h)
 	b.requests(h)
-	b.events(h)
+	b.events(h, seen)
 	b.sortLanes()
 	b.families()
 	b.truth()
@@ -190,7 +191,8 @@ func isWriteVerb(verb string) bool {
 }
 
 // events makes the events; bookmarks become news.
-func (b *builder) events(h *history.History) {
+// What is only seen tells no program anything.
+func (b *builder) events(h *history.History, seen []history.Event) {
 	watches := map[int64]watch{}
 	for _, w := range b.watches {
 		watches[b.model.Marks[w.mark].ID] = w
@@ -219,6 +221,13 @@ func (b *builder) events(h *history.History) {
 			b.sight(b.model.Events[n].Lane, sight{
 				text: e.ResourceVersion, uid: e.UID, at: b.model.Events[n].Came, mark: -1, gone: e.Type == "DELETED", changed: e.Changed, event: n,
 			})
+		}
+	}
+	for _, e := range seen {
+		if e.Type != "BOOKMARK" && e.Type != "ERROR" {
+			resource := history.Request{Group: e.Group, Resource: e.Resource}.What()
+			lane := b.lane(laneKey{resource, strings.Trim(e.Namespace+"/"+e.Name, "/")})
+			b.sight(lane, sight{text: e.ResourceVersion, uid: e.UID, at: b.ms(came(e)), mark: -1, gone: e.Type == "DELETED", changed: e.Changed, event: -1})
 		}
 	}
 	if orphans > 0 {

@@ -47,7 +47,7 @@ func (r *recorder) late(watch int64, came, ms float64, kind, name, rv string) {
 	r.records[len(r.records)-1].Event.Came = at(came)
 }
 
-func (r *recorder) model() *view.Model { return view.Of(history.Of(r.records...), "test") }
+func (r *recorder) model() *view.Model { return view.Of("test", history.Of(r.records...)) }
 
 func after(rv string) func(*history.Request) {
 	return func(q *history.Request) { q.RVAfter = rv }

@@ -48,7 +48,7 @@ func TestPageNeedsNothingElse(t *testing.T) {
 }
 
 func TestPicture(t *testing.T) {
-	m := view.Of(history.Of(stored()...), `"quoted" & <titled>`)
+	m := view.Of(`"quoted" & <titled>`, history.Of(stored()...))
 	for name, test := range map[string]struct {
 		picture  view.Picture
 		has, not string

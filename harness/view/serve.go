@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -25,59 +24,17 @@ const (
 
 // Server serves the page of a recording that may still grow.
 type Server struct {
-	token string
-	title string
-	path  string
+	recording *Recording
+	token     string
 
 	mu      sync.Mutex
-	tail    *history.Tail
-	memory  *history.Memory
-	problem string // why the page no longer grows, or ""
-	model   *Model // of the first modelOf records
-	modelOf int
+	problem string        // why the page no longer grows, or ""
 	changed chan struct{} // closed when there is something new
 }
 
-// Open reads a recording.
-func Open(path string) (*Server, error) {
-	s := &Server{token: rand.Text(), title: filepath.Base(path), path: path, memory: &history.Memory{}, changed: make(chan struct{}), modelOf: -1}
-	var err error
-	if s.tail, err = history.OpenTail(path); err != nil {
-		return nil, err
-	}
-	if err := s.read(); err != nil {
-		return nil, errors.Join(err, s.tail.Close())
-	}
-	return s, nil
-}
-
-// Close closes the recording.
-func (s *Server) Close() error { return s.tail.Close() }
-
-// read reads what is new.
-func (s *Server) read() error {
-	records, err := s.tail.Read()
-	for _, r := range records {
-		s.memory.Record(r)
-	}
-	return err
-}
-
-// Len returns how many records there are so far.
-func (s *Server) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.memory.Len()
-}
-
-// Model returns the model of the records so far.
-func (s *Server) Model() *Model {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := s.memory.Len(); s.modelOf != n {
-		s.model, s.modelOf = Of(s.memory.History(), s.title), n
-	}
-	return s.model
+// NewServer returns a server of the page of a recording.
+func NewServer(recording *Recording) *Server {
+	return &Server{recording: recording, token: rand.Text(), changed: make(chan struct{})}
 }
 
 // Path is the path of the page's URL. It has a token that nobody else can guess.
@@ -124,33 +81,26 @@ func guarded(next http.Handler) http.Handler {
 
 func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = page(w, s.Model(), "'self'", ` data-live="yes"`) // fails if the browser has gone
+	_ = page(w, s.recording.Model(), "'self'", ` data-live="yes"`) // fails if the browser has gone
 }
 
 func (s *Server) serveModel(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(s.Model())
-}
-
-// recorded is how much has been read, of which recording.
-type recorded struct {
-	memory *history.Memory
-	length int
+	_ = json.NewEncoder(w).Encode(s.recording.Model())
 }
 
 // serveChanges tells a browser whenever there is something new, as server-sent events.
 func (s *Server) serveChanges(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	controller := http.NewResponseController(w)
-	var seen recorded
-	told := ""
+	seen, told := -1, ""
 	for {
 		s.mu.Lock()
-		changed, problem, records := s.changed, s.problem, recorded{s.memory, s.memory.Len()}
+		changed, problem := s.changed, s.problem
 		s.mu.Unlock()
 		text := ""
-		if records != seen {
-			text, seen = grownEvent, records
+		if version := s.recording.Version(); version != seen {
+			text, seen = grownEvent, version
 		}
 		if problem != told {
 			text += "event: problem\ndata: " + strings.ReplaceAll(problem, "\n", " ") + "\n\n"
@@ -174,47 +124,30 @@ func (s *Server) serveChanges(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 }
 
-// follow looks at the file again and again.
+// follow looks at the files again and again.
 func (s *Server) follow(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
+	version := s.recording.Version()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		before := s.Len()
-		err := s.read()
-		if errors.Is(err, history.ErrReplaced) && s.reopen() {
-			before, err = -1, s.read()
-		}
 		problem := ""
-		switch {
+		switch err := s.recording.Read(); {
 		case errors.Is(err, history.ErrReplaced):
 			problem = "The recording is gone; the page shows what was in it."
 		case err != nil:
 			problem = "The page no longer grows: " + err.Error()
 		}
 		s.mu.Lock()
-		if s.memory.Len() != before || problem != s.problem {
-			s.problem = problem
+		if now := s.recording.Version(); now != version || problem != s.problem {
+			version, s.problem = now, problem
 			close(s.changed)
 			s.changed = make(chan struct{})
 		}
 		s.mu.Unlock()
 	}
-}
-
-// reopen opens the file that has the recording's name by now, and says whether there is one.
-func (s *Server) reopen() bool {
-	tail, err := history.OpenTail(s.path)
-	if err != nil {
-		return false
-	}
-	_ = s.tail.Close() // it was only read
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tail, s.memory, s.modelOf = tail, &history.Memory{}, -1
-	return true
 }

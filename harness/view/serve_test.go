@@ -33,8 +33,9 @@ func serve(t *testing.T, records ...history.Record) site {
 	s := site{t: t, path: filepath.Join(t.TempDir(), "recording.jsonl")}
 	require.NoError(t, os.WriteFile(s.path, nil, 0o600))
 	s.add(records...)
-	server, err := view.Open(s.path)
+	recording, err := view.Open(s.path)
 	require.NoError(t, err)
+	server := view.NewServer(recording)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.url = "http://" + l.Addr().String() + server.Path()
@@ -44,7 +45,7 @@ func serve(t *testing.T, records ...history.Record) site {
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-done)
-		require.NoError(t, server.Close())
+		require.NoError(t, recording.Close())
 		http.DefaultClient.CloseIdleConnections()
 	})
 	return s
@@ -153,4 +154,35 @@ func TestFollows(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 	require.Contains(t, next(), "event: problem\ndata: The page no longer grows: read the recording "+s.path+": line 4: not a record")
+}
+
+// A directory is all recordings in it, also those that come later.
+func TestDirectory(t *testing.T) {
+	dir := t.TempDir()
+	recording, err := view.Open(dir)
+	require.NoError(t, err)
+	defer recording.Close()
+	require.Zero(t, recording.Version())
+	add := func(name string) {
+		var r recorder
+		r.request(0, 1, name, "get", "a", nil)
+		site{t: t, path: filepath.Join(dir, name)}.add(r.records...)
+		require.NoError(t, recording.Read())
+	}
+	add("b.jsonl")
+	add("notes.txt")
+	require.Equal(t, []string{"b.jsonl"}, recording.Model().Programs)
+	add("a.jsonl")
+	require.Equal(t, []string{"a.jsonl", "b.jsonl"}, recording.Model().Programs)
+
+	for want, paths := range map[string][]string{
+		"no such file or directory":                          {filepath.Join(dir, "c.jsonl")},
+		"is a directory; give it alone, or give files":       {filepath.Join(dir, "a.jsonl"), dir},
+		"is given twice":                                     {filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "a.jsonl")},
+		"notes.txt: line 1: not a record: invalid character": {filepath.Join(dir, "notes.txt")},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("hello\n"), 0o600))
+		_, err := view.Open(paths...)
+		require.ErrorContains(t, err, want)
+	}
 }

@@ -47,11 +47,11 @@ func (b *builder) sight(lane int, s sight) {
 func (b *builder) truth() {
 	var removals []int // deletions whose answer has no version: they removed the object
 	for i, m := range b.model.Marks {
-		if b.model.Lanes[m.Lane].Name == "" || m.Outcome != Wrote && m.Outcome != Read && m.Outcome != NoOp || m.Verb == "watch" {
+		if b.model.Lanes[m.Lane].Name == "" || m.Outcome != Wrote && m.Outcome != Read && m.Outcome != NoOp && m.Outcome != Lost || m.Verb == "watch" {
 			continue
 		}
 		s := sight{text: m.RVAfter, at: m.End, mark: -1, event: -1}
-		if m.Outcome == Wrote {
+		if m.Outcome == Wrote || m.Outcome == Lost && isWriteVerb(m.Verb) && m.RVAfter != "" { // its reply was lost, but not to the recorder
 			removes := m.RVAfter == "" || m.RVAfter == m.RVBefore // by a Status, or by the removal of the last finalizer
 			switch {
 			case m.Verb == "delete" && removes, m.Verb != "create" && m.RVAfter != "" && removes:

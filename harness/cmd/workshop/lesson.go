@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/lesson"
 	"example.com/controllers/harness/play"
+	"example.com/controllers/harness/view"
 )
 
 // lessonFlags are the flags of "workshop lesson".
@@ -28,6 +31,7 @@ type lessonFlags struct {
 	cluster         string
 	nodes           int
 	step, keep, yes bool
+	view            bool
 }
 
 func lessonCommand() *cobra.Command {
@@ -64,6 +68,7 @@ Where the page quotes code that you have changed, your code is shown.`,
 	flags.IntVar(&f.nodes, "nodes", 0, "number of simulated nodes of an embedded cluster; 0 for as many as the page needs, or 3 if it does not say")
 	flags.BoolVar(&f.step, "step", false, "wait for Enter before each command, and when the screen is full; q ends the lesson")
 	flags.BoolVar(&f.keep, "keep", false, "leave the cluster up at the end, with the objects that the lesson created")
+	flags.BoolVar(&f.view, "view", false, "draw the requests of the lesson's programs meanwhile, as a page for your browser")
 	flags.BoolVar(&f.yes, "yes", false, `do not ask before changing a "context:NAME" cluster`)
 	return cmd
 }
@@ -163,6 +168,16 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return err
 	}
 	stage.Page = page
+	look := ""
+	if f.view {
+		stage.Recordings = filepath.Join(root, ".workshop", "view", l.Name())
+		stop, viewErr := viewWhile(ctx, stage.Recordings)
+		if viewErr != nil {
+			return viewErr
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		look = fmt.Sprintf("\nTo look at the recording again:  make view RECORDING=%s\n", quote(filepath.Join(".workshop", "view", l.Name())))
+	}
 	result, asked, err := stage.Play(ctx, player)
 	if err != nil {
 		return endedEarly(l, result, page, err)
@@ -172,8 +187,32 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 	if err := writeBill(asked); err != nil {
 		return err
 	}
-	fmt.Printf("\n%s\n", whatNext(root, l, f, c))
+	fmt.Printf("%s\n%s\n", look, whatNext(root, l, f, c))
 	return nil
+}
+
+// viewWhile serves the page of the recordings in a directory, which it empties, until stop is called.
+func viewWhile(ctx context.Context, dir string) (stop func() error, err error) {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+		return nil, fmt.Errorf("make a directory for the recordings: %w", err)
+	}
+	recording, err := view.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, errors.Join(err, recording.Close())
+	}
+	server := view.NewServer(recording)
+	fmt.Printf("view: http://%s%s shows the requests while the lesson is played\n", l.Addr(), server.Path())
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, l) }()
+	return func() error {
+		cancel()
+		return errors.Join(<-ended, recording.Close())
+	}, nil
 }
 
 // whileCompiling says what can be done before the control plane is there.

@@ -21,6 +21,7 @@ import (
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/view"
 )
 
 // proxyFlags are the flags of "workshop proxy".
@@ -87,18 +88,35 @@ func runProxy(ctx context.Context, f proxyFlags) (err error) {
 	if options.Keys, err = readOrMakeKeys(f.out + ".key"); err != nil {
 		return err
 	}
-	var failed <-chan struct{}
-	record := func(history.Record) {}
+	var recordings []string
 	if f.record != "" {
-		recorder, makeErr := apiproxy.NewFileRecorder(f.record)
+		recordings = append(recordings, f.record)
+	}
+	if dir := os.Getenv(apiproxy.RecordingsVariable); dir != "" {
+		recordings = append(recordings, filepath.Join(dir, fmt.Sprintf("proxy-%d%s", os.Getpid(), view.Suffix)))
+	}
+	failed := make(chan struct{}, 1)
+	var recorders []*apiproxy.FileRecorder
+	for _, path := range recordings {
+		recorder, makeErr := apiproxy.NewFileRecorder(path)
 		if makeErr != nil {
 			return makeErr
 		}
 		defer func() { err = errors.Join(err, recorder.Close()) }()
-		record, failed = recorder.Record, recorder.Failed()
+		recorders = append(recorders, recorder)
 	}
 	options.Record = func(r history.Record) {
-		record(r)
+		for _, recorder := range recorders {
+			recorder.Record(r)
+			select {
+			case <-recorder.Failed():
+				select {
+				case failed <- struct{}{}:
+				default: // once is enough
+				}
+			default:
+			}
+		}
 		printInjections(r)
 	}
 	// The proxy does not end with ctx but is stopped, so that its last requests are recorded.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,10 +22,13 @@ func viewCommand() *cobra.Command {
 	picture := view.Picture{Width: 1100}
 	var from, to time.Duration
 	cmd := &cobra.Command{
-		Use:   "view FILE",
+		Use:   "view FILE...",
 		Short: "Draw a recording, as a page for your browser",
 		Long: `Draw a recording of "workshop proxy" as a page: what the API server had, what each
 program had been told of it, what it wrote, and what was broken on purpose.
+
+Several recordings are drawn as one if they were made on one machine, at the same time. A
+directory is all recordings in it whose names end in ".jsonl".
 
 The page is served on this machine only, and follows the recording while it grows, until
 Ctrl-C. With --out, it is written to a file instead, which opens in any browser, without
@@ -33,7 +37,7 @@ objects, but nothing of their content, and no credentials.`,
 		Example: `  workshop view recording.jsonl
   workshop view recording.jsonl --out recording.html
   workshop view recording.jsonl --svg nodes.svg --filter "nodes stale" --from 2s --to 9s`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			flags := cmd.Flags()
 			if out != "" && svg != "" || (out != "" || svg != "") && flags.Changed("listen") {
@@ -42,22 +46,22 @@ objects, but nothing of their content, and no credentials.`,
 			if svg == "" && (flags.Changed("filter") || flags.Changed("from") || flags.Changed("to") || flags.Changed("dark")) {
 				return errors.New("--filter, --from, --to and --dark are for --svg; in the page, you can choose what you see")
 			}
-			server, err := view.Open(args[0])
+			recording, err := view.Open(args...)
 			if err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, server.Close()) }()
+			defer func() { err = errors.Join(err, recording.Close()) }()
 			picture.From, picture.To = float64(from)/float64(time.Millisecond), float64(to)/float64(time.Millisecond)
 			switch {
 			case out != "":
-				return write(server, args[0], out, view.Page)
+				return write(recording, args, out, view.Page)
 			case svg != "":
 				if picture.To == 0 && picture.From != 0 {
-					picture.To = server.Model().End
+					picture.To = recording.Model().End
 				}
-				return write(server, args[0], svg, picture.Write)
+				return write(recording, args, svg, picture.Write)
 			}
-			return servePage(cmd.Context(), server, args[0], listen)
+			return servePage(cmd.Context(), recording, strings.Join(args, ", "), listen)
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file to write the page to, instead of serving it")
@@ -70,15 +74,17 @@ objects, but nothing of their content, and no credentials.`,
 	return cmd
 }
 
-// write draws a recording to a file.
-func write(server *view.Server, recording, out string, draw func(io.Writer, *view.Model) error) error {
-	if server.Len() == 0 {
-		return fmt.Errorf("the recording %s has no complete record: there is nothing to draw", recording)
+// write draws recordings to a file.
+func write(recording *view.Recording, paths []string, out string, draw func(io.Writer, *view.Model) error) error {
+	if recording.Version() == 0 {
+		return fmt.Errorf("%s: no complete record has been written yet; there is nothing to draw", strings.Join(paths, ", "))
 	}
-	if sameFile(recording, out) {
-		return fmt.Errorf("%s is the recording itself; write to another file", out)
+	for _, path := range paths {
+		if sameFile(path, out) {
+			return fmt.Errorf("%s is the recording itself; write to another file", out)
+		}
 	}
-	return replaceFile(out, func(w io.Writer) error { return draw(w, server.Model()) })
+	return replaceFile(out, func(w io.Writer) error { return draw(w, recording.Model()) })
 }
 
 // replaceFile writes a file whole, or leaves what was there.
@@ -99,7 +105,7 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 }
 
 // servePage serves the page of a recording until ctx is cancelled.
-func servePage(ctx context.Context, server *view.Server, recording, listen string) error {
+func servePage(ctx context.Context, recording *view.Recording, what, listen string) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: give host:port, such as 127.0.0.1:8080", listen)
@@ -114,8 +120,9 @@ func servePage(ctx context.Context, server *view.Server, recording, listen strin
 	if err != nil {
 		return err
 	}
+	server := view.NewServer(recording)
 	fmt.Printf("view: http://%s%s\n", l.Addr(), server.Path())
-	fmt.Fprintf(os.Stderr, "view: open this in a browser; it follows %s until Ctrl-C\n", recording)
+	fmt.Fprintf(os.Stderr, "view: open this in a browser; it follows %s until Ctrl-C\n", what)
 	if err := server.Serve(ctx, l); err != nil {
 		return err
 	}
