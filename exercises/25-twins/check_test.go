@@ -52,6 +52,12 @@ func TestExercise(t *testing.T) {
 			start(w)
 			w.Given(task("import", ""))
 			w.Advance(time.Minute)
+			if !w.Exists("pods", "jobs", "import") {
+				w.Failf("Pod jobs/import belongs to somebody else. Task import was created a minute ago, and now that Pod is gone.")
+			}
+			if labels := get(w, "import").Labels; labels["owner"] != "ops" || len(labels) > 1 {
+				w.Failf("Pod jobs/import belongs to somebody else. Task import was created a minute ago, and now the labels of that Pod are %v; they were map[owner:ops].", labels)
+			}
 			if len(podsOf(w, "import")) == 0 && w.Errors() == 0 {
 				w.Failf("Pod jobs/import belongs to somebody else. Task import was created a minute ago and has no Pod, and the controller has logged no error.")
 			}

@@ -22,35 +22,34 @@ import (
 func TestExercise(t *testing.T) {
 	check.Run(t,
 		check.Scene{Name: "a machine reboots", Play: func(w *check.World) {
-			m := begin(w, 0)
+			m := begin(w, machine{})
 			m.run(10 * time.Minute)
 			m.expect(1, "")
 		}},
 		check.Scene{Name: "the agent is killed before it can reboot the machine", Play: func(w *check.World) {
 			killAfterWrite(w)
-			m := begin(w, 0)
+			m := begin(w, machine{})
 			m.run(10 * time.Minute)
 			m.expect(1, "The agent was killed right after it had marked node-1 as rebooting, and was started again. ")
 		}},
 		check.Scene{Name: "the machine refuses to reboot at first", Play: func(w *check.World) {
-			m := begin(w, 3)
+			m := begin(w, machine{refuse: 3})
 			m.run(10 * time.Minute)
 			m.expect(1, "The machine refused to reboot three times, because an update was running. ")
 		}},
 		check.Scene{Name: "the agent is killed before it can reboot the machine, which then refuses", Play: func(w *check.World) {
 			killAfterWrite(w)
-			m := begin(w, 3)
+			m := begin(w, machine{refuse: 3})
 			m.run(10 * time.Minute)
 			m.expect(1, "The agent was killed right after it had marked node-1 as rebooting, and was started again. Then the machine refused to reboot three times. ")
 		}},
 		check.Scene{Name: "the machine takes a while to go down", Play: func(w *check.World) {
-			m := begin(w, 0)
-			m.goesDownIn = 30 * time.Second
+			m := begin(w, machine{goesDownIn: 30 * time.Second})
 			m.run(10 * time.Minute)
 			m.expect(1, "The machine took half a minute to go down. ")
 		}},
 		check.Scene{Name: "an agent of an older version has not written a boot ID", Play: func(w *check.World) {
-			m := begin(w, 0)
+			m := begin(w, machine{})
 			m.run(5 * time.Minute)
 			m.expect(1, "")
 			n := m.node()
@@ -92,18 +91,32 @@ type machine struct {
 	down   bool
 }
 
-// begin starts the agent of a machine that refuses so many reboots.
-func begin(w *check.World, refuse int) *machine {
+// begin starts the agent of a machine. What the machine does must be known by then: the agent may be quick.
+func begin(w *check.World, as machine) *machine {
 	w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{Now: "", "owner": "ops"}}})
-	m := &machine{w: w, boots: 1, refuse: refuse}
+	m := &machine{w: w, boots: 1, refuse: as.refuse, goesDownIn: as.goesDownIn}
 	m.start()
 	return m
 }
 
 func (m *machine) start() {
 	m.agent = m.w.StartNamed("agent", func(ctx context.Context, config *rest.Config) error {
-		return (&Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Machine: m}).Run(ctx)
+		return (&Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Machine: connection{m, ctx}}).Run(ctx)
 	})
+}
+
+// connection is a machine as one of its agents sees it. Once the agent has been killed, it cannot reboot the machine.
+type connection struct {
+	*machine
+	alive context.Context
+}
+
+// Reboot implements Machine.
+func (c connection) Reboot(ctx context.Context) error {
+	if err := c.alive.Err(); err != nil {
+		return err
+	}
+	return c.machine.Reboot(ctx)
 }
 
 // BootID implements Machine.
@@ -113,7 +126,7 @@ func (m *machine) BootID() string {
 	return fmt.Sprint("boot-", m.boots)
 }
 
-// Reboot implements Machine.
+// Reboot reboots the machine for an agent that is alive.
 func (m *machine) Reboot(ctx context.Context) error {
 	m.mu.Lock()
 	if m.refuse > 0 {

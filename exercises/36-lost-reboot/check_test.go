@@ -76,8 +76,22 @@ func begin(w *check.World, refuse int) *machine {
 
 func (m *machine) start() {
 	m.agent = m.w.StartNamed("agent", func(ctx context.Context, config *rest.Config) error {
-		return (&Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Machine: m}).Run(ctx)
+		return (&Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Machine: connection{m, ctx}}).Run(ctx)
 	})
+}
+
+// connection is a machine as one of its agents sees it. Once the agent has been killed, it cannot reboot the machine.
+type connection struct {
+	*machine
+	alive context.Context
+}
+
+// Reboot implements Machine.
+func (c connection) Reboot(ctx context.Context) error {
+	if err := c.alive.Err(); err != nil {
+		return err
+	}
+	return c.machine.Reboot(ctx)
 }
 
 // BootID implements Machine.
@@ -87,7 +101,7 @@ func (m *machine) BootID() string {
 	return fmt.Sprint("boot-", m.boots)
 }
 
-// Reboot implements Machine.
+// Reboot reboots the machine for an agent that is alive.
 func (m *machine) Reboot(ctx context.Context) error {
 	m.mu.Lock()
 	if m.refuse > 0 {

@@ -5,6 +5,7 @@ package stillcordoned
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/exercise/check"
 )
 
@@ -59,12 +61,45 @@ func TestExercise(t *testing.T) {
 			expect(w, true, "The agent of node-1 had cordoned it, and somebody uncordoned it while the agent was down. Ten minutes later, somebody cordoned it again. ")
 		}},
 		check.Scene{Name: "the agent is restarted by the reboot", Play: func(w *check.World) {
-			cordoned := node(true, true)
-			cordoned.Annotations[Cordoned] = "2026-01-01T00:00:00Z"
-			m := newMachine(w)
-			m.boots.Add(1)
-			start(w, cordoned, m)
-			expect(w, false, "The agent of node-1 had cordoned it and rebooted the machine, and was started again by the reboot. ")
+			m := rebooted(w)
+			m.start()
+			expect(w, false, "The agent of node-1 cordoned it three hours ago and rebooted the machine, and was started again by the reboot. ")
+		}},
+		check.Scene{Name: "the agent is killed after its first write since the reboot", Play: func(w *check.World) {
+			for _, verb := range []string{"update", "patch"} {
+				fault := apiproxy.Fault{Effect: apiproxy.Effect{Kill: apiproxy.After}}
+				fault.Verb, fault.Resource, fault.From, fault.To = verb, "nodes", 1, 1
+				w.InjectFault(fault)
+			}
+			m := rebooted(w)
+			m.start()
+			w.Heal()
+			n := get(w)
+			if n.Spec.Unschedulable {
+				m.start()
+				expect(w, false, "The agent of node-1 was killed after its first write since the reboot, and started again. ")
+				return
+			}
+			n.Spec.Unschedulable = true
+			check.Must(w.Client.CoreV1().Nodes().Update(w.T.Context(), n, metav1.UpdateOptions{}))
+			m.start()
+			expect(w, true, "The agent of node-1 was killed after its first write since the reboot. The Node was schedulable then, and somebody cordoned it. The agent was started again. ")
+		}},
+		check.Scene{Name: "the next reboot is asked for while the agent finishes the last one", Play: func(w *check.World) {
+			m := rebooted(w)
+			var once sync.Once
+			for _, verb := range []string{"update", "patch"} {
+				w.Before(verb, "nodes", func() {
+					once.Do(func() {
+						n := get(w)
+						n.Annotations[Now] = m.BootID()
+						check.Must(w.Client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}))
+					})
+				})
+			}
+			m.start()
+			m.expectReboots(2, "Node node-1 had rebooted once. While its agent's next write was on its way, a second reboot was asked for. ")
+			expect(w, false, "Node node-1 was asked for a second reboot while its agent finished the first one, and has rebooted twice. ")
 		}},
 	)
 }
@@ -96,12 +131,27 @@ func node(cordoned, now bool) *corev1.Node {
 	return n
 }
 
+// rebooted returns a machine that has been rebooted, and whose Node is still cordoned. Its agent does not run.
+func rebooted(w *check.World) *machine {
+	n := node(true, true)
+	n.Annotations[Cordoned] = time.Now().Add(-3 * time.Hour).UTC().Format(time.RFC3339)
+	w.Given(n)
+	m := newMachine(w)
+	m.boots.Add(1)
+	return m
+}
+
 func start(w *check.World, n *corev1.Node, m *machine) {
 	w.Given(n)
-	w.StartNamed("agent", func(ctx context.Context, config *rest.Config) error {
+	m.start()
+}
+
+// start starts the agent, and lets time pass.
+func (m *machine) start() {
+	m.w.StartNamed("agent", func(ctx context.Context, config *rest.Config) error {
 		return (&Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Machine: m, Interval: 10 * time.Second}).Run(ctx)
 	})
-	w.Advance(10 * time.Minute)
+	m.w.Advance(10 * time.Minute)
 }
 
 // ask asks for another reboot, and lets time pass.

@@ -54,7 +54,7 @@ func TestExercise(t *testing.T) {
 			b := r.start("b")
 			w.Advance(time.Minute)
 			w.Say("replica a cannot reach the API server")
-			w.Inject("program=a,resource=leases,refuse=503")
+			w.Inject("program=replica a,resource=leases,refuse=503")
 			w.Advance(time.Minute)
 			r.now("b", "Replica a could not renew its Lease for a minute, and replica b has not taken over.")
 			w.Heal()
@@ -74,7 +74,7 @@ func TestExercise(t *testing.T) {
 				b := r.start("b")
 				w.Advance(time.Minute)
 				w.Say("the network of replica a hangs for %s", hang)
-				w.Inject(fmt.Sprintf("program=a,resource=leases,hang=%[1]s,for=%[1]s", hang))
+				w.Inject(fmt.Sprintf("program=replica a,resource=leases,hang=%[1]s,for=%[1]s", hang))
 				for range 60 {
 					w.Advance(time.Second)
 					r.working()
@@ -107,7 +107,7 @@ func TestExercise(t *testing.T) {
 			r.start("a")
 			r.oneOf("a")
 			w.Say("replica a cannot reach the API server for 11 seconds")
-			w.Inject("program=a,resource=leases,refuse=503,for=11s")
+			w.Inject("program=replica a,resource=leases,refuse=503,for=11s")
 			w.Advance(time.Minute)
 			r.now("a", "Replica a had lost the Lease and can reach the API server again. A minute later, it does not work.")
 		}},
@@ -126,7 +126,7 @@ type replicas struct {
 }
 
 func (r *replicas) start(name string) *check.Process {
-	return r.w.StartNamed(name, func(ctx context.Context, config *rest.Config) error {
+	return r.w.StartNamed("replica "+name, func(ctx context.Context, config *rest.Config) error {
 		defer func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -35,6 +35,21 @@ func TestExercise(t *testing.T) {
 			start(w)
 			expect(w, "shop", "own", "mine", "A user had created Secret shop/own, with the annotation. ")
 		}},
+		check.Scene{Name: "a Secret is managed by somebody else", Play: func(w *check.World) {
+			release := secret("shop", "release", "mine")
+			release.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm"}
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync), release)
+			start(w)
+			expect(w, "shop", "release", "mine", "Helm had created Secret shop/release, with the label app.kubernetes.io/managed-by: Helm. ")
+		}},
+		check.Scene{Name: "a user removes the annotation from a copy", Play: func(w *check.World) {
+			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync))
+			start(w)
+			expect(w, "shop", "db", "one", "Secret vault/db is to be copied to namespace shop. ")
+			edit(w, "shop", "db", func(s *corev1.Secret) { delete(s.Annotations, Sync) })
+			edit(w, "vault", "db", func(s *corev1.Secret) { s.Data["password"] = []byte("two") })
+			expect(w, "shop", "db", "two", "A user saw to it that the copy shop/db does not have the annotation, which has no effect in namespace shop. Then Secret vault/db was changed. ")
+		}},
 		check.Scene{Name: "a user's Secret has the name of a source", Play: func(w *check.World) {
 			w.Given(namespace("vault"), namespace("shop", Sync), secret("vault", "db", "one", Sync), secret("shop", "db", "mine", Sync))
 			start(w)

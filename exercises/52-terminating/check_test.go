@@ -42,12 +42,23 @@ func TestExercise(t *testing.T) {
 			if tries > 0 {
 				w.Failf("Namespace blog is being deleted, and the API server creates nothing in it. The controller went on trying: %d times in an hour.", tries)
 			}
+			blogs := w.Client.CoreV1().Namespaces()
+			blog, err := blogs.Get(w.T.Context(), "blog", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				w.Failf("Namespace blog was being deleted, and waited for the finalizer example.com/slow of another controller. The finalizer was removed before that controller had done its work.")
+			}
+			w.Say("the other controller has done its work and removes its finalizer")
+			check.Must(blog, err).Finalizers = nil
+			check.Must(blogs.Update(w.T.Context(), blog, metav1.UpdateOptions{}))
+			w.Given(namespace("blog", Sync))
+			expect(w, "blog", "db", "one", "Namespace blog was deleted, and created again. ")
 		}},
 		check.Scene{Name: "a source is deleted, and a namespace with a copy is being deleted", Play: func(w *check.World) {
 			blog := namespace("blog", Sync)
 			blog.Finalizers = []string{"example.com/slow"}
 			w.Given(namespace("vault"), blog, secret("vault", "db", "one", Sync), secret("vault", "mail", "one", Sync))
 			start(w)
+			expect(w, "blog", "db", "one", "Namespace blog has a finalizer, and is not being deleted. ")
 			w.Delete("namespaces", "", "blog")
 			w.Advance(time.Minute)
 			w.Delete("secrets", "vault", "db")

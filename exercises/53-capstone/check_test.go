@@ -78,11 +78,17 @@ func TestExercise(t *testing.T) {
 				s.Spec.ClusterIP, s.Spec.Type = "10.96.0.7", corev1.ServiceTypeClusterIP
 				s.Spec.Ports[0].Protocol, s.Spec.Ports[0].TargetPort = corev1.ProtocolTCP, intstr.FromInt32(8080)
 				s.Annotations = map[string]string{"note": "mine"}
+				s.Labels = map[string]string{"team": "shop"}
 			})
 			w.Given(deployment("web", "8081"))
 			expect(w, "web", 8081, "The annotation of Deployment shop/web was changed to port 8081. ")
-			if service := get(w, "web"); service.Spec.ClusterIP != "10.96.0.7" || service.Annotations["note"] != "mine" {
-				w.Failf("The API server had given Service shop/web a cluster IP, and a user had annotated it. When the port was changed, the controller removed that.")
+			switch service := get(w, "web"); {
+			case service.Spec.ClusterIP != "10.96.0.7":
+				w.Failf("The API server had given Service shop/web the cluster IP 10.96.0.7. When the port was changed, the controller removed it.")
+			case service.Annotations["note"] != "mine":
+				w.Failf("A user had given Service shop/web the annotation note. When the port was changed, the controller removed it.")
+			case service.Labels["team"] != "shop":
+				w.Failf("A user had given Service shop/web the label team. When the port was changed, the controller removed it.")
 			}
 		}},
 		check.Scene{Name: "nothing changes", Play: func(w *check.World) {
@@ -117,6 +123,39 @@ func TestExercise(t *testing.T) {
 			}
 			if service := get(w, "api"); service == nil || service.Spec.Ports[0].Port != 443 || !slices.EqualFunc(service.OwnerReferences, other.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) {
 				w.Failf("Service shop/api belongs to another object, whose name is api, too. The controller changed or deleted it, although it does not belong to Deployment shop/api.")
+			}
+		}},
+		check.Scene{Name: "the Deployment is an owner of the Service, but not its controller", Play: func(w *check.World) {
+			w.Given(deployment("web", ""))
+			web := check.Must(w.Client.AppsV1().Deployments("shop").Get(w.T.Context(), "web", metav1.GetOptions{}))
+			isController := true
+			shared := own("web")
+			shared.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "example.com/v1", Kind: "App", Name: "shop", UID: "4711", Controller: &isController},
+				{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: web.UID},
+			}
+			w.Given(shared)
+			start(w)
+			for _, port := range []string{"8080", ""} {
+				w.Given(deployment("web", port))
+				w.Advance(time.Minute)
+				if service := get(w, "web"); service == nil || service.Spec.Ports[0].Port != 443 || len(service.OwnerReferences) != 2 {
+					w.Failf("App shop is the controller of Service shop/web. Deployment shop/web is only one of its owners, and the controller changed or deleted the Service all the same.")
+				}
+			}
+		}},
+		check.Scene{Name: "the Service is replaced while its deletion is on its way", Play: func(w *check.World) {
+			w.Given(deployment("web", "8080"))
+			start(w)
+			expect(w, "web", 8080, "Deployment shop/web asks for a Service with port 8080. ")
+			w.Before("delete", "services", func() {
+				w.Delete("services", "shop", "web")
+				w.Given(own("web"))
+			})
+			w.Given(deployment("web", ""))
+			w.Advance(time.Minute)
+			if get(w, "web") == nil {
+				w.Failf("The annotation of Deployment shop/web was removed. While the deletion of Service shop/web was on its way, a user deleted the Service and created one of her own. The controller deleted that one.")
 			}
 		}},
 		check.Scene{Name: "the Service that was there already is deleted", Play: func(w *check.World) {
