@@ -44,8 +44,7 @@ func TestExercise(t *testing.T) {
 			m.expect(1, "The machine refused to reboot for two hours, because an update was running. ")
 		}},
 		check.Scene{Name: "the machine refuses to reboot, and its Node changes all the time", Play: func(w *check.World) {
-			m := begin(w, 10*time.Minute)
-			m.answersIn = 5 * time.Second
+			m := beginSlow(w, 10*time.Minute, 5*time.Second)
 			for i := range 60 {
 				change := fmt.Appendf(nil, `{"metadata":{"labels":{"changed":"%d"}}}`, i)
 				check.Must(w.Client.CoreV1().Nodes().Patch(context.Background(), "node-1", types.MergePatchType, change, metav1.PatchOptions{}))
@@ -88,17 +87,34 @@ type machine struct {
 }
 
 // begin starts the agent of a machine that refuses to reboot for so long.
-func begin(w *check.World, busy time.Duration) *machine {
+func begin(w *check.World, busy time.Duration) *machine { return beginSlow(w, busy, 0) }
+
+// beginSlow starts the agent of a machine that takes so long to answer, which must be known by then: the agent may be quick.
+func beginSlow(w *check.World, busy, answersIn time.Duration) *machine {
 	w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{Now: "", "owner": "ops"}}})
-	m := &machine{w: w, boots: 1, busy: busy}
+	m := &machine{w: w, boots: 1, busy: busy, answersIn: answersIn}
 	m.start()
 	return m
 }
 
 func (m *machine) start() {
 	m.agent = m.w.StartNamed("agent", func(ctx context.Context, config *rest.Config) error {
-		return (&Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Machine: m}).Run(ctx)
+		return (&Agent{Client: kubernetes.NewForConfigOrDie(config), NodeName: "node-1", Machine: connection{m, ctx}}).Run(ctx)
 	})
+}
+
+// connection is a machine as one of its agents sees it. Once the agent has been killed, it cannot reboot the machine.
+type connection struct {
+	*machine
+	alive context.Context
+}
+
+// Reboot implements Machine.
+func (c connection) Reboot(ctx context.Context) error {
+	if err := c.alive.Err(); err != nil {
+		return err
+	}
+	return c.machine.Reboot(ctx)
 }
 
 // BootID implements Machine.
@@ -108,7 +124,7 @@ func (m *machine) BootID() string {
 	return fmt.Sprint("boot-", m.boots)
 }
 
-// Reboot implements Machine.
+// Reboot reboots the machine for an agent that is alive.
 func (m *machine) Reboot(ctx context.Context) error {
 	m.mu.Lock()
 	m.asked++
