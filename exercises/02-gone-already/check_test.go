@@ -3,13 +3,20 @@
 package gonealready
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/exercise/check"
 )
@@ -32,6 +39,12 @@ func TestExercise(t *testing.T) {
 			if errs := w.Errors() - before; errs > 0 {
 				w.Failf("ConfigMap blue is gone, as it should be. The controller still logged %d errors in ten minutes.", errs)
 			}
+			if names := check.Must(w.Client.CoreV1().ConfigMaps("shop").Get(context.Background(), ListName, metav1.GetOptions{})).Data["names"]; names != "blue green red" {
+				w.Failf("ConfigMap blue was gone already. The list in ConfigMap retired, which belongs to the users, was %q, and the controller has changed it to %q.", "blue green red", names)
+			}
+			w.Given(configMap("blue", ""))
+			w.Advance(10 * time.Minute)
+			expect(w, map[string]bool{"blue": false}, "ConfigMap blue was gone already, and somebody created it again. ")
 		}},
 		check.Scene{Name: "the API server refuses one request", Play: func(w *check.World) {
 			w.Given(configMap(ListName, "blue green red"), configMap("green", ""), configMap("red", ""), configMap("white", ""))
@@ -69,6 +82,35 @@ func TestExercise(t *testing.T) {
 			w.Advance(10 * time.Minute)
 			expect(w, map[string]bool{"blue": false}, "The API server refused to delete ConfigMap blue for twenty minutes, and then allowed it. ")
 		}},
+		check.Scene{Name: "the list cannot be read for ten minutes", Play: func(w *check.World) {
+			w.Given(configMap(ListName, "green"), configMap("green", ""))
+			w.Inject("verb=get,resource=configmaps,name=retired,refuse=500", "verb=list,resource=configmaps,refuse=500")
+			start(w)
+			w.Advance(10 * time.Minute)
+			if w.Errors() == 0 {
+				w.Failf("For ten minutes, the API server has refused to return the list, ConfigMap retired. The controller has logged no error.")
+			}
+			w.Heal()
+			w.Advance(10 * time.Minute)
+			expect(w, map[string]bool{"green": false}, "The API server refused to return the list, ConfigMap retired, for ten minutes, and then returned it. ")
+		}},
+		check.Scene{Name: "one of them cannot be read", Play: func(w *check.World) {
+			w.Given(configMap(ListName, "green"), configMap("green", ""))
+			w.Inject("verb=get,resource=configmaps,name=green,refuse=500")
+			start(w)
+			w.Advance(10 * time.Minute) // the controller need not read it; if it does, it must log that it failed
+		}},
+		check.Scene{Name: "the service of an admission policy is not found", Play: func(w *check.World) {
+			w.Given(configMap(ListName, "green"), configMap("green", ""))
+			w.StartNamed(check.ControllerName, func(ctx context.Context, config *rest.Config) error {
+				config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &noWebhook{RoundTripper: next, w: w} })
+				return run(ctx, kubernetes.NewForConfigOrDie(config))
+			})
+			w.Advance(10 * time.Minute)
+			if w.Errors() == 0 {
+				w.Failf("For ten minutes, the API server has refused to delete ConfigMap green, because the service of an admission policy was not found. The controller has logged no error.")
+			}
+		}},
 	)
 }
 
@@ -81,9 +123,34 @@ func configMap(name, names string) *corev1.ConfigMap {
 }
 
 func start(w *check.World) {
-	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
-		return (&Cleaner{Client: client, Namespace: "shop", Interval: time.Minute}).Run(ctx)
-	})
+	w.Start(run)
+}
+
+func run(ctx context.Context, client kubernetes.Interface) error {
+	return (&Cleaner{Client: client, Namespace: "shop", Interval: time.Minute}).Run(ctx)
+}
+
+// noWebhook refuses deletions as an API server does whose admission webhook has no service.
+type noWebhook struct {
+	http.RoundTripper
+	w *check.World
+}
+
+func (n *noWebhook) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodDelete {
+		return n.RoundTripper.RoundTrip(r)
+	}
+	n.w.Say("the API server refuses a deletion with 500: the service of a webhook is not found")
+	status := apierrors.NewInternalError(errors.New(`failed calling webhook "policy.example.com": service "policy" not found`)).Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		Status: "500 Internal Server Error", StatusCode: http.StatusInternalServerError, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+	}, nil
 }
 
 // expect fails the check if a ConfigMap exists that should not, or the other way round. why is the first sentence.

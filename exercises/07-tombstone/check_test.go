@@ -35,13 +35,56 @@ func TestExercise(t *testing.T) {
 			w.Advance(time.Second)
 			expect(w, counter, 0, "Then Pod shop/web-1 was deleted. ")
 		}},
+		check.Scene{Name: "two Pods of the same name are deleted while the watch is broken", Play: func(w *check.World) {
+			w.Given(pod("blog", "web-0", "node-2"), pod("blog", "db-0", "node-2"), pod("blog", "db-1", "node-3"))
+			counter := start(w)
+			w.BreakWatches("pods", func() {
+				w.Delete("pods", "shop", "web-0")
+				w.Delete("pods", "blog", "web-0")
+				w.Advance(10 * time.Second)
+			})
+			w.Advance(time.Minute)
+			const why = "Pods shop/web-0 and blog/web-0, which ran on node-1 and node-2, were deleted while the watch was broken. A minute after the watch was back: "
+			expect(w, counter, 1, why)
+			expectOn(w, counter, "node-2", 1, why)
+			expectOn(w, counter, "node-3", 1, why)
+		}},
+		check.Scene{Name: "a Pod is replaced while the watch is broken", Play: func(w *check.World) {
+			counter := start(w)
+			w.BreakWatches("pods", func() {
+				w.Delete("pods", "shop", "web-0")
+				w.Delete("pods", "shop", "web-1")
+				w.Given(pod("shop", "web-0", "node-1"), pod("shop", "web-1", "node-2"))
+				w.Advance(10 * time.Second)
+			})
+			w.Advance(time.Minute)
+			const why = "Pods shop/web-0 and shop/web-1 of node-1 were replaced by new ones, on node-1 and node-2, while the watch was broken. A minute after the watch was back: "
+			expect(w, counter, 1, why)
+			expectOn(w, counter, "node-2", 1, why)
+		}},
+		check.Scene{Name: "a Pod is created while the controller learns of a deletion that it has missed", Play: func(w *check.World) {
+			counter := start(w)
+			w.BreakWatches("pods", func() {
+				w.Delete("pods", "shop", "web-0")
+				w.Advance(10 * time.Second)
+			})
+			want, why := 1, "Pod shop/web-0 was deleted while the watch was broken. "
+			w.Before("list", "pods", func() {
+				w.Given(pod("shop", "web-2", "node-1"))
+				want, why = 2, why+"Pod shop/web-2 was created right before the controller listed the Pods. "
+			})
+			w.Advance(time.Minute)
+			expect(w, counter, want, why+"A minute later: ")
+		}},
 	)
 }
 
+func pod(namespace, name, node string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{NodeName: node}}
+}
+
 func start(w *check.World) *Counter {
-	for _, name := range []string{"web-0", "web-1"} {
-		w.Given(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{NodeName: "node-1"}})
-	}
+	w.Given(pod("shop", "web-0", "node-1"), pod("shop", "web-1", "node-1"))
 	var counter *Counter
 	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 		counter = New(client)
@@ -52,7 +95,11 @@ func start(w *check.World) *Counter {
 }
 
 func expect(w *check.World, counter *Counter, want int, why string) {
-	if got := counter.Pods("node-1"); got != want {
-		w.Failf("%sThe controller counts %d Pods on node-1, and there are %d.", why, got, want)
+	expectOn(w, counter, "node-1", want, why)
+}
+
+func expectOn(w *check.World, counter *Counter, node string, want int, why string) {
+	if got := counter.Pods(node); got != want {
+		w.Failf("%sThe controller's count of the Pods on %s is %d instead of %d.", why, node, got, want)
 	}
 }

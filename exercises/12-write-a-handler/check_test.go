@@ -33,11 +33,50 @@ func TestExercise(t *testing.T) {
 			w.Settle()
 			expect(w, queue, "shop/web-0", "Pod shop/web-0 was changed")
 		}},
+		check.Scene{Name: "only the status of a Pod changes", Play: func(w *check.World) {
+			queue := start(w)
+			changed := pod("web-0")
+			changed.Status.Phase = corev1.PodFailed
+			w.Given(changed)
+			w.Settle()
+			expect(w, queue, "shop/web-0", "The phase of Pod shop/web-0, which is part of its status, changed to Failed")
+		}},
 		check.Scene{Name: "a Pod is deleted", Play: func(w *check.World) {
 			queue := start(w)
 			w.Delete("pods", "shop", "web-0")
 			w.Settle()
 			expect(w, queue, "shop/web-0", "Pod shop/web-0 was deleted")
+		}},
+		check.Scene{Name: "a Pod is deleted, and a finalizer holds it", Play: func(w *check.World) {
+			queue := start(w)
+			held := pod("web-0")
+			held.Finalizers = []string{"example.com/volume"}
+			w.Given(held)
+			w.Settle()
+			expect(w, queue, "shop/web-0", "Pod shop/web-0 got a finalizer")
+			w.Delete("pods", "shop", "web-0")
+			w.Settle()
+			expect(w, queue, "shop/web-0", "Pod shop/web-0 is being deleted and waits for its finalizer")
+		}},
+		check.Scene{Name: "a Pod is deleted while a worker has its key", Play: func(w *check.World) {
+			queue := start(w)
+			changed := pod("web-0")
+			changed.Labels = map[string]string{"app": "web"}
+			w.Given(changed)
+			w.Settle()
+			if queue.Len() == 0 {
+				w.Failf("Pod shop/web-0 was changed, and the queue is empty.")
+			}
+			key, _ := queue.Get()
+			w.Say("a worker takes the key %s", key)
+			w.Delete("pods", "shop", "web-0")
+			w.Settle()
+			if queue.Len() > 0 {
+				w.Failf("Pod shop/web-0 was deleted while a worker was busy with its key. The queue would hand the key to a second worker at the same time.")
+			}
+			queue.Done(key)
+			w.Settle()
+			expect(w, queue, "shop/web-0", "Pod shop/web-0 was deleted while a worker was busy with its key, and the worker is done with it")
 		}},
 		check.Scene{Name: "a resync", Play: func(w *check.World) {
 			queue := start(w)
