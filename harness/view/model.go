@@ -65,9 +65,11 @@ type Span struct {
 	To   float64 `json:"to"`
 	Knew int     `json:"knew"` // the newest version that the program had been told of; -1 if it knew of no object
 	Had  int     `json:"had"`  // the version that the API server had
-	// Lag is for how long the program was behind all in all, from the first version that it had not been told of until it had been told
-	// of all; 0 if it was not behind.
+	// Lag is for how long the program was behind all in all, with a watch, from the first version that it had not been told of until it had
+	// been told of all; 0 if it was not behind.
 	Lag float64 `json:"lag,omitempty"`
+	// Off is true while the program had no watch that would have told it. It may have been disconnected, or have ended.
+	Off bool `json:"off,omitempty"`
 }
 
 // Outcome is how a request ended, and what a drawing distinguishes.

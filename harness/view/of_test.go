@@ -76,7 +76,11 @@ func lane(m *view.Model, name string) string {
 		}
 		for _, t := range l.Told {
 			for _, s := range t.Spans {
-				fmt.Fprintf(&out, "%s %g-%g knew %d had %d lag %g\n", m.Programs[t.Program], s.From, s.To, s.Knew, s.Had, s.Lag)
+				fmt.Fprintf(&out, "%s %g-%g knew %d had %d lag %g", m.Programs[t.Program], s.From, s.To, s.Knew, s.Had, s.Lag)
+				if s.Off {
+					fmt.Fprint(&out, " off")
+				}
+				fmt.Fprintln(&out)
 			}
 		}
 	}
@@ -114,7 +118,8 @@ loop 603-1000 knew 2 had 2 lag 0
 		}, `
 5-100 v40 late
 100-101 v60 late
-loop 5-100 knew 0 had 0 lag 0
+loop 5-6 knew 0 had 0 lag 0 off
+loop 6-100 knew 0 had 0 lag 0
 loop 100-101 knew 1 had 1 lag 0
 `},
 		"a bookmark tells of all that is older; without a watch, nothing is known": {func(r *recorder) {
@@ -163,6 +168,22 @@ loop 15-31 knew 1 had 1 lag 0
 loop 1-11 knew 0 had 0 lag 0
 loop 11-13 knew 1 had 1 lag 0
 loop 13-20 knew 2 had 2 lag 0
+`},
+		"a watch that breaks, and another one later": {func(r *recorder) {
+			w := r.request(0, 100, "loop", "watch", "", nil)
+			r.event(w, 1, "ADDED", "a", "10")
+			r.request(110, 120, "kubectl", "patch", "a", after("20"))
+			w = r.request(200, 201, "loop", "watch", "", open)
+			r.event(w, 240, "MODIFIED", "a", "20")
+			r.request(300, 300, "loop", "get", "b", nil)
+		}, `
+1-120 v10 late
+120-300 v20 by kubectl
+loop 1-100 knew 0 had 0 lag 0
+loop 100-120 knew 0 had 0 lag 0 off
+loop 120-200 knew 0 had 1 lag 0 off
+loop 200-240 knew 0 had 1 lag 40
+loop 240-300 knew 1 had 1 lag 0
 `},
 		"a watch with a selector": {func(r *recorder) {
 			selective := func(q *history.Request) { q.URI += "?labelSelector=app%3Da"; q.Open = true }
@@ -398,7 +419,7 @@ func TestAnyRecording(t *testing.T) {
 				for i, s := range told.Spans {
 					require.Less(t, s.From, s.To)
 					require.LessOrEqual(t, s.Knew, s.Had, "nobody knows what nobody has seen")
-					require.Equal(t, s.Knew != s.Had, s.Lag > 0)
+					require.Equal(t, s.Knew != s.Had && !s.Off, s.Lag > 0)
 					if i > 0 {
 						require.Equal(t, told.Spans[i-1].To, s.From, "spans have no gaps")
 					}

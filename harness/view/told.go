@@ -54,25 +54,26 @@ func (b *builder) told() {
 			ofResource[l.Resource] = append(ofResource[l.Resource], i)
 		}
 	}
-	ends := map[key]float64{} // when the last watch ended that tells the program of the object
+	open := map[key][]interval{} // when there was a watch that tells the program of the object
+	all := map[key]bool{}        // whether one of them tells of all objects
 	type scope struct {
-		program   int
-		resource  string
-		namespace string
-		name      string
+		program                   int
+		resource, namespace, name string
+		all                       bool
 	}
-	seen := map[scope]float64{}
+	watched := map[scope][]interval{}
 	for _, w := range b.watches {
-		if m := b.model.Marks[w.mark]; w.all && (m.Outcome == StillOpen || m.Outcome == Read || m.Outcome == GaveUp || m.Outcome == Lost && m.Status == 200) {
-			s := scope{w.program, w.resource, w.namespace, w.name}
-			seen[s] = max(seen[s], m.End)
+		if m := b.model.Marks[w.mark]; m.Status < 300 && m.Status != 0 {
+			s := scope{w.program, w.resource, w.namespace, w.name, w.all}
+			watched[s] = append(watched[s], interval{m.Start, m.End})
 		}
 	}
-	for s, end := range seen {
+	for s, times := range watched {
 		for _, lane := range ofResource[s.resource] {
 			if covers(s.namespace, s.name, b.model.Lanes[lane].Name) {
 				k := key{lane, s.program}
-				ends[k] = max(ends[k], end)
+				open[k] = append(open[k], times...)
+				all[k] = all[k] || s.all
 			}
 		}
 	}
@@ -80,8 +81,7 @@ func (b *builder) told() {
 		for _, lane := range ofResource[n.watch.resource] {
 			k := key{lane, n.watch.program}
 			covered := covers(n.watch.namespace, n.watch.name, b.model.Lanes[lane].Name)
-			_, watched := ends[k]
-			if covered && (n.watch.all && watched || len(known[k]) > 0) {
+			if covered && (n.watch.all && all[k] || len(known[k]) > 0) {
 				known[k] = append(known[k], heard{n.at, n.rv})
 			}
 		}
@@ -92,9 +92,13 @@ func (b *builder) told() {
 	}
 	for k, of := range known {
 		slices.SortStableFunc(of, func(x, y heard) int { return cmp.Compare(x.at, y.at) })
-		end := max(ends[k], last[k.program])
+		times := union(open[k])
+		end := last[k.program]
+		if len(times) > 0 {
+			end = max(end, times[len(times)-1].to)
+		}
 		lane := &b.model.Lanes[k.lane]
-		if spans := spans(lane.Versions, of, min(end, b.model.End)); len(spans) > 0 {
+		if spans := spans(lane.Versions, of, times, min(end, b.model.End)); len(spans) > 0 {
 			lane.Told = append(lane.Told, Told{k.program, spans})
 		}
 	}
@@ -134,7 +138,7 @@ func (b *builder) stale() {
 	for lane, l := range b.model.Lanes {
 		for _, t := range l.Told {
 			for _, s := range t.Spans {
-				if s.Lag < leastStale || b.isOwn(l.Versions, s, t.Program) {
+				if s.Knew == s.Had || s.To-s.From < leastStale && s.Lag < leastStale || b.isOwn(l.Versions, s, t.Program) {
 					continue
 				}
 				of := lags[t.Program]
@@ -211,8 +215,38 @@ func (b *builder) isOwn(versions []Version, s Span, program int) bool {
 	return true
 }
 
-// spans returns what a program knew of an object with these versions, from when it first heard until end.
-func spans(versions []Version, of []heard, end float64) []Span {
+// interval is a time.
+type interval struct{ from, to float64 }
+
+// union returns intervals that do not overlap, sorted.
+func union(all []interval) []interval {
+	slices.SortFunc(all, func(x, y interval) int { return cmp.Compare(x.from, y.from) })
+	var out []interval
+	for _, i := range all {
+		if n := len(out) - 1; n >= 0 && i.from <= out[n].to {
+			out[n].to = max(out[n].to, i.to)
+		} else {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// in says whether a time is in one of the intervals, and when that changes next.
+func in(all []interval, at float64) (is bool, until float64) {
+	i := sort.Search(len(all), func(i int) bool { return all[i].to > at })
+	switch {
+	case i == len(all):
+		return false, math.Inf(1)
+	case all[i].from > at:
+		return false, all[i].from
+	}
+	return true, all[i].to
+}
+
+// spans returns what a program knew of an object with these versions, from when it first heard until end. watching is when it had a
+// watch.
+func spans(versions []Version, of []heard, watching []interval, end float64) []Span {
 	keys := make([]uint64, len(versions)) // 2 × the version; one more for a removal without a version
 	for i, v := range versions {
 		rv, ok := number(v.RV)
@@ -240,24 +274,26 @@ func spans(versions []Version, of []heard, end float64) []Span {
 			}
 			knew = sort.Search(len(keys), func(k int) bool { return keys[k] > told }) - 1
 			knew = min(knew, had) // of what it was told, as far as anybody has seen it
-			to := until
+			isOn, to := in(watching, at)
+			to = min(to, until)
 			if next < len(versions) {
 				to = min(to, versions[next].From)
 			}
-			if n := len(all) - 1; n >= 0 && all[n].Knew == knew && all[n].Had == had {
+			if n := len(all) - 1; n >= 0 && all[n].Knew == knew && all[n].Had == had && all[n].Off == !isOn {
 				all[n].To = to
 			} else {
-				all = append(all, Span{From: at, To: to, Knew: knew, Had: had})
+				all = append(all, Span{From: at, To: to, Knew: knew, Had: had, Off: !isOn})
 			}
 			at = to
 		}
 	}
+	isBehind := func(s Span) bool { return s.Knew != s.Had && !s.Off }
 	for i := 0; i < len(all); i++ {
-		if all[i].Knew == all[i].Had {
+		if !isBehind(all[i]) {
 			continue
 		}
 		to := i
-		for to+1 < len(all) && all[to+1].Knew != all[to+1].Had {
+		for to+1 < len(all) && isBehind(all[to+1]) {
 			to++
 		}
 		for k := i; k <= to; k++ {

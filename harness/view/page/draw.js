@@ -111,7 +111,7 @@ function drawRow(g, model, index, row, y, view, x) {
     g.text(8, y + sizes.marks + (model.lanes[row.lanes[0]].versions ? 11 : 0), fittedName(sign + row.label + (isFamily ? ` ×${row.lanes.length}` : ''), view.left - 16),
       {fill: theme.ink, weight: 500});
     for (const [program, at] of toldPrograms) {
-      g.text(view.left - 10, at + 6, fitted('told ' + model.programs[program], (view.left - 30) * 1.2), {fill: theme.faint, size: 8.5, anchor: 'end'});
+      g.text(view.left - 10, at + 6.5, fitted('told ' + model.programs[program], (view.left - 30) * 1.2), {fill: theme.faint, size: 8.5, anchor: 'end'});
     }
   }
   return drawn;
@@ -130,7 +130,7 @@ function drawVersions(g, model, lane, i, y, view, x, opacity) {
     if (v.gone) {
       g.line(from, y + sizes.band / 2, to, y + sizes.band / 2, {stroke: theme.faint, dash: [1, 4]});
       g.line(from, y + 1, from, y + sizes.band - 1, {stroke: theme.ink, width: 2});
-      if (to - from > 40) g.text(from + 5, y + 11, 'deleted', {fill: theme.faint, size: 9.5});
+      if (to - from > 40 && opacity === 1) g.text(from + 5, y + 11, 'deleted', {fill: theme.faint, size: 9.5});
       continue;
     }
     const program = v.mark < 0 ? -1 : model.marks[v.mark].program;
@@ -149,7 +149,7 @@ function drawVersions(g, model, lane, i, y, view, x, opacity) {
 function drawTold(g, told, y, view, x, isFamily) {
   const theme = view.theme;
   const spans = told.spans;
-  const isBehind = (s) => s.knew !== s.had;
+  const isBehind = (s) => s.knew !== s.had && !s.off;
   const labels = [];
   let until = -1;
   for (let n = firstAtOrAfter(spans, view.from, (s) => s.to); n < spans.length && spans[n].from <= view.to; n++) {
@@ -158,11 +158,13 @@ function drawTold(g, told, y, view, x, isFamily) {
     if (to - from < 0.4 && to <= until) continue;
     until = to;
     if (isBehind(s)) {
-      g.hatch(from, y, Math.max(1, to - from), sizes.told - 2, {fill: theme.stalePaper, stroke: theme.stale});
+      g.hatch(from, y, Math.max(1, to - from), sizes.told - 4, {fill: theme.stalePaper, stroke: theme.stale});
       const isFirst = n === 0 || !isBehind(spans[n - 1]);
       if (isFirst && Math.min(view.width, x(s.from + s.lag)) - from > 95) labels.push([from + 3, `behind for ${time(s.lag)}`]);
+    } else if (s.off) {
+      if (!isFamily) g.line(from, y + 2.5, to, y + 2.5, {stroke: theme.faint, dash: [1, 4]});
     } else if (!isFamily) {
-      g.rect(from, y, Math.max(0.5, to - from), sizes.told - 2, {fill: theme.told});
+      g.rect(from, y, Math.max(0.5, to - from), sizes.told - 4, {fill: theme.told});
     }
   }
   if (!isFamily) for (const [at, text] of labels) g.text(at, y + 5.5, text, {fill: theme.stale, size: 8.5, halo: theme.paper, weight: 600});

@@ -1,6 +1,6 @@
 // Where everything is drawn: rows from top to bottom, time from left to right.
 
-export const sizes = {head: 24, group: 22, marks: 13, band: 15, told: 7, gap: 8, label: 210, name: 13};
+export const sizes = {head: 24, group: 22, marks: 13, band: 15, told: 9, gap: 8, label: 210, name: 13};
 
 // rowsOf returns the rows of a model: a head for each resource, and below it a row for each object or family of objects.
 // shown says which lanes a filter shows; open has the families whose objects have a row each.

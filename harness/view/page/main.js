@@ -445,7 +445,7 @@ function help() {
     element('p', {}, ['Drag to move, Ctrl and the wheel to zoom; click a mark, a band or a family.']),
     element('h2', {}, ['Marks']), element('dl', {}, [
       ['○', 'read'], ['◆', 'write'], ['◇', 'write that changed nothing'], ['✕', 'conflict'], ['□', 'not found'], ['▼', 'refused'], ['⧗', 'no whole answer'], ['❘❘', 'the client gave up'],
-      ['◯ around a mark', 'its program had not been told of everything'], ['▨ under a band', 'what this program has been told is behind the API server'], ['╌ under a band', 'being deleted'],
+      ['◯ around a mark', 'its program had not been told of everything'], ['▨ under a band', 'what this program has been told is behind the API server'], ['┄ under a band', 'being deleted'], ['… under a band', 'this program had no watch'],
     ].flatMap(([k, v]) => [element('dt', {}, [k]), element('dd', {}, [v])])),
     element('form', {method: 'dialog'}, [element('button', {}, ['Close'])]));
   $('help').showModal();
