@@ -167,7 +167,6 @@ loop 15-31 knew 1 had 1 lag 0
 13-20 v30 gone by loop
 loop 1-11 knew 0 had 0 lag 0
 loop 11-13 knew 1 had 1 lag 0
-loop 13-20 knew 2 had 2 lag 0
 `},
 		"a watch that breaks, and another one later": {func(r *recorder) {
 			w := r.request(0, 100, "loop", "watch", "", nil)

@@ -287,6 +287,9 @@ func spans(versions []Version, of []heard, watching []interval, end float64) []S
 			at = to
 		}
 	}
+	for n := len(all) - 1; n >= 0 && all[n].Knew == all[n].Had && all[n].Had == len(versions)-1 && len(versions) > 0 && versions[len(versions)-1].Gone; n-- {
+		all = all[:n] // it knows that the object is gone, and there is no more to be told
+	}
 	isBehind := func(s Span) bool { return s.Knew != s.Had && !s.Off }
 	for i := 0; i < len(all); i++ {
 		if !isBehind(all[i]) {

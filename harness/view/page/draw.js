@@ -128,9 +128,10 @@ function drawVersions(g, model, lane, i, y, view, x, opacity) {
     if (to < view.left || to <= until) continue;
     until = Math.max(from + 0.5, Math.floor(to));
     if (v.gone) {
-      g.line(from, y + sizes.band / 2, to, y + sizes.band / 2, {stroke: theme.faint, dash: [1, 4]});
+      const end = n === versions.length - 1 ? Math.min(to, from + 60) : to; // what does not come back ends soon
+      g.line(from, y + sizes.band / 2, end, y + sizes.band / 2, {stroke: theme.faint, dash: [1, 4]});
       g.line(from, y + 1, from, y + sizes.band - 1, {stroke: theme.ink, width: 2});
-      if (to - from > 40 && opacity === 1) g.text(from + 5, y + 11, 'deleted', {fill: theme.faint, size: 9.5});
+      if (to - from > 40 && opacity === 1 && v.from >= view.from) g.text(from + 5, y + 11, 'deleted', {fill: theme.faint, size: 9.5});
       continue;
     }
     const program = v.mark < 0 ? -1 : model.marks[v.mark].program;
