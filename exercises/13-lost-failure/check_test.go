@@ -4,6 +4,7 @@ package lostfailure
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -55,10 +56,20 @@ func TestExercise(t *testing.T) {
 			if c.Calls() > 200 {
 				w.Failf("The cloud was down for ten minutes, and the controller called it %d times.", c.Calls())
 			}
+			if w.Errors() == 0 {
+				w.Failf("The cloud was down for ten minutes, so network blue could not be created, and no error was logged: nobody will know.")
+			}
 			c.SetDown(false)
 			w.Advance(time.Hour)
 			if c.CIDR("blue") == "" {
 				w.Failf("The cloud was down for ten minutes. An hour after its return, network blue has not been created.")
+			}
+			w.Say("the cloud fails once more, after a success")
+			c.FailNext(1)
+			w.Given(network("blue", "10.2.0.0/24"))
+			w.Advance(5 * time.Minute)
+			if c.CIDR("blue") != "10.2.0.0/24" {
+				w.Failf("Network blue was ready. A change of it failed once, and five minutes later it has not been tried again, although the cloud works.")
 			}
 		}},
 		check.Scene{Name: "the cloud rests when nothing changes", Play: func(w *check.World) {
@@ -72,6 +83,46 @@ func TestExercise(t *testing.T) {
 				w.Failf("Nothing has changed for an hour, and the controller called the cloud %d times.", c.Calls()-before)
 			}
 		}},
+		check.Scene{Name: "the cloud is down when a network is deleted", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", "10.0.0.0/24"))
+			start(w, c)
+			w.Advance(time.Minute)
+			c.SetDown(true)
+			w.Delete("configmaps", "net", "blue")
+			w.Advance(10 * time.Minute)
+			c.SetDown(false)
+			w.Advance(time.Hour)
+			if c.CIDR("blue") != "" {
+				w.Failf("The ConfigMap of network blue was deleted, and the cloud was down for ten minutes. An hour after its return, the network is still in the cloud.")
+			}
+		}},
+		check.Scene{Name: "a network changes while it is being created", Play: func(w *check.World) {
+			c := cloud.New(w)
+			c.SetSlow(10 * time.Second)
+			w.Given(network("blue", "10.0.0.0/24"))
+			start(w, c)
+			w.Advance(5 * time.Second)
+			w.Given(network("blue", "10.2.0.0/24"))
+			w.Advance(time.Minute)
+			if c.Overlap() != "" {
+				w.Failf("Two workers worked on network %s at the same time.", c.Overlap())
+			}
+			if got := c.CIDR("blue"); got != "10.2.0.0/24" {
+				w.Failf("Network blue was changed while it was being created. A minute later, its CIDR in the cloud is still %s.", got)
+			}
+		}},
+		check.Scene{Name: "two networks always fail", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", invalid), network("red", invalid))
+			start(w, validating{c})
+			w.Advance(time.Hour)
+			w.Given(network("green", "10.0.0.0/24"))
+			w.Advance(time.Minute)
+			if c.CIDR("green") == "" {
+				w.Failf("The cloud refuses networks blue and red, because their CIDR is invalid. Then ConfigMap net/green was created, and a minute later network green has not been created.")
+			}
+		}},
 	)
 }
 
@@ -80,7 +131,20 @@ func network(name, cidr string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: name}, Data: map[string]string{"cidr": cidr}}
 }
 
-func start(w *check.World, c *cloud.Cloud) *check.Process {
+// invalid is no CIDR.
+const invalid = "10.0.0.0/240"
+
+// validating is a cloud that refuses networks whose CIDR is invalid.
+type validating struct{ *cloud.Cloud }
+
+func (v validating) Ensure(ctx context.Context, name, cidr string) error {
+	if cidr == invalid {
+		return fmt.Errorf("400 Bad Request: the CIDR of network %s is %s", name, cidr)
+	}
+	return v.Cloud.Ensure(ctx, name, cidr)
+}
+
+func start(w *check.World, c Cloud) *check.Process {
 	return w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 		return (&Controller{Client: client, Namespace: "net", Cloud: c}).Run(ctx)
 	})

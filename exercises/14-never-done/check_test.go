@@ -77,6 +77,39 @@ func TestExercise(t *testing.T) {
 			if c.CIDR("blue") == "" {
 				w.Failf("The cloud was down for ten minutes. An hour after its return, network blue has not been created.")
 			}
+			w.Say("the cloud fails once more, after a success")
+			c.FailNext(1)
+			w.Given(network("blue", "10.2.0.0/24"))
+			w.Advance(5 * time.Minute)
+			if c.CIDR("blue") != "10.2.0.0/24" {
+				w.Failf("Network blue was ready. A change of it failed once, and five minutes later it has not been tried again, although the cloud works.")
+			}
+		}},
+		check.Scene{Name: "the cloud is down when a network is deleted", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", "10.0.0.0/24"))
+			start(w, c)
+			w.Advance(time.Minute)
+			c.SetDown(true)
+			w.Delete("configmaps", "net", "blue")
+			w.Advance(10 * time.Minute)
+			c.SetDown(false)
+			w.Advance(time.Hour)
+			if c.CIDR("blue") != "" {
+				w.Failf("The ConfigMap of network blue was deleted, and the cloud was down for ten minutes. An hour after its return, the network is still in the cloud.")
+			}
+		}},
+		check.Scene{Name: "a network is changed right after a failure", Play: func(w *check.World) {
+			c := cloud.New(w)
+			c.FailNext(1)
+			w.Given(network("blue", "10.0.0.0/24"))
+			start(w, c)
+			w.Advance(time.Second)
+			w.Given(network("blue", "10.2.0.0/24"))
+			w.Advance(30 * time.Second)
+			if got := c.CIDR("blue"); got != "10.2.0.0/24" {
+				w.Failf("The cloud failed once to create network blue, and a second later the user changed its CIDR to 10.2.0.0/24. Half a minute after that, it is %q in the cloud, although the cloud works.", got)
+			}
 		}},
 	)
 }

@@ -4,6 +4,7 @@ package fivetries
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -53,6 +54,31 @@ func TestExercise(t *testing.T) {
 		check.Scene{Name: "the cloud is down for three days", Play: func(w *check.World) {
 			outage(w, 72*time.Hour, "three days")
 		}},
+		check.Scene{Name: "two networks always fail", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", invalid), network("red", invalid))
+			start(w, validating{c})
+			w.Advance(time.Hour)
+			w.Given(network("green", "10.0.0.0/24"))
+			w.Advance(time.Minute)
+			if c.CIDR("green") == "" {
+				w.Failf("The cloud refuses networks blue and red, because their CIDR is invalid. Then ConfigMap net/green was created, and a minute later network green has not been created.")
+			}
+		}},
+		check.Scene{Name: "the cloud is down when a network is deleted", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", "10.0.0.0/24"))
+			start(w, c)
+			w.Advance(time.Minute)
+			c.SetDown(true)
+			w.Delete("configmaps", "net", "blue")
+			w.Advance(10 * time.Minute)
+			c.SetDown(false)
+			w.Advance(time.Hour)
+			if c.CIDR("blue") != "" {
+				w.Failf("The ConfigMap of network blue was deleted, and the cloud was down for ten minutes. An hour after its return, the network is still in the cloud.")
+			}
+		}},
 	)
 }
 
@@ -67,18 +93,41 @@ func outage(w *check.World, lasts time.Duration, long string) {
 	w.Given(network("blue", "10.0.0.0/24"))
 	c.SetDown(true)
 	start(w, c)
-	w.Advance(lasts)
-	if c.Calls() > 1000+int(lasts/time.Minute) { // a call each minute is patient enough
-		w.Failf("The cloud was down for %s, and the controller called it %d times.", long, c.Calls())
+	for passed := time.Duration(0); passed < lasts; {
+		w.Advance(5 * time.Minute)
+		passed += 5 * time.Minute
+		if calls := c.Calls(); calls > 1000+int(passed/(10*time.Second)) {
+			w.Failf("In the first %s of an outage, the controller called the cloud %d times for one network. Once every ten seconds would be often enough.", passed, calls)
+		}
 	}
 	c.SetDown(false)
-	w.Advance(24 * time.Hour)
+	w.Advance(2 * time.Hour)
 	if c.CIDR("blue") == "" {
-		w.Failf("The cloud was down for %s. A day later, network blue has not been created.", long)
+		w.Failf("The cloud was down for %s. Two hours after its return, network blue has not been created.", long)
+	}
+	w.Say("the cloud fails once more, after a success")
+	c.FailNext(1)
+	w.Given(network("blue", "10.2.0.0/24"))
+	w.Advance(5 * time.Minute)
+	if c.CIDR("blue") != "10.2.0.0/24" {
+		w.Failf("Network blue was ready. A change of it failed once, and five minutes later it has not been tried again, although the cloud works.")
 	}
 }
 
-func start(w *check.World, c *cloud.Cloud) *check.Process {
+// invalid is no CIDR.
+const invalid = "10.0.0.0/240"
+
+// validating is a cloud that refuses networks whose CIDR is invalid.
+type validating struct{ *cloud.Cloud }
+
+func (v validating) Ensure(ctx context.Context, name, cidr string) error {
+	if cidr == invalid {
+		return fmt.Errorf("400 Bad Request: the CIDR of network %s is %s", name, cidr)
+	}
+	return v.Cloud.Ensure(ctx, name, cidr)
+}
+
+func start(w *check.World, c Cloud) *check.Process {
 	return w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 		return (&Controller{Client: client, Namespace: "net", Cloud: c}).Run(ctx)
 	})

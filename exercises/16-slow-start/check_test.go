@@ -4,6 +4,7 @@ package slowstart
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -55,14 +56,24 @@ func TestExercise(t *testing.T) {
 			w.Given(network("blue", "10.0.0.0/24"))
 			c.SetDown(true)
 			start(w, c)
-			w.Advance(time.Hour)
-			if c.Calls() > 1000 {
-				w.Failf("The cloud was down for an hour, and the controller called it %d times.", c.Calls())
+			for passed := time.Duration(0); passed < time.Hour; {
+				w.Advance(5 * time.Minute)
+				passed += 5 * time.Minute
+				if calls := c.Calls(); calls > 1000 {
+					w.Failf("In the first %s of an outage, the controller called the cloud %d times for one network. Once every ten seconds would be often enough.", passed, calls)
+				}
 			}
 			c.SetDown(false)
 			w.Advance(time.Hour)
 			if c.CIDR("blue") == "" {
 				w.Failf("The cloud was down for an hour. An hour after its return, network blue has not been created.")
+			}
+			w.Say("the cloud fails once more, after a success")
+			c.FailNext(1)
+			w.Given(network("blue", "10.2.0.0/24"))
+			w.Advance(5 * time.Minute)
+			if c.CIDR("blue") != "10.2.0.0/24" {
+				w.Failf("Network blue was ready. A change of it failed once, and five minutes later it has not been tried again, although the cloud works.")
 			}
 		}},
 		check.Scene{Name: "a network is deleted after an hour", Play: func(w *check.World) {
@@ -96,6 +107,52 @@ func TestExercise(t *testing.T) {
 			w.Advance(2 * time.Second)
 			if c.CIDR("blue") != "10.0.0.0/24" {
 				w.Failf("The user corrected network blue right after a failure. Two seconds later, the controller has not tried again.")
+			}
+		}},
+		check.Scene{Name: "the cloud is down when a network is deleted", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", "10.0.0.0/24"))
+			start(w, c)
+			w.Advance(time.Minute)
+			c.SetDown(true)
+			w.Delete("configmaps", "net", "blue")
+			w.Advance(10 * time.Minute)
+			c.SetDown(false)
+			w.Advance(time.Hour)
+			if c.CIDR("blue") != "" {
+				w.Failf("The ConfigMap of network blue was deleted, and the cloud was down for ten minutes. An hour after its return, the network is still in the cloud.")
+			}
+		}},
+		check.Scene{Name: "a network changes while it is being created", Play: func(w *check.World) {
+			c := cloud.New(w)
+			c.SetSlow(10 * time.Second)
+			w.Given(network("blue", "10.0.0.0/24"))
+			start(w, c)
+			w.Advance(5 * time.Second)
+			w.Given(network("blue", "10.2.0.0/24"))
+			w.Advance(time.Minute)
+			if c.Overlap() != "" {
+				w.Failf("Two workers worked on network %s at the same time.", c.Overlap())
+			}
+			if got := c.CIDR("blue"); got != "10.2.0.0/24" {
+				w.Failf("Network blue was changed while it was being created. A minute later, its CIDR in the cloud is still %s.", got)
+			}
+		}},
+		check.Scene{Name: "fifty networks change at once", Play: func(w *check.World) {
+			c := cloud.New(w)
+			for i := range 50 {
+				w.Given(network(fmt.Sprint("net-", i), "10.0.0.0/24"))
+			}
+			start(w, c)
+			w.Advance(time.Minute)
+			c.SetSlow(10 * time.Second)
+			before := c.Calls()
+			for i := range 50 {
+				w.Given(network(fmt.Sprint("net-", i), "10.2.0.0/24"))
+			}
+			w.Advance(5 * time.Second)
+			if calls := c.Calls() - before; calls > 10 {
+				w.Failf("Fifty networks were changed at once, and each call of the cloud takes ten seconds. After five seconds, the controller was making %d calls at the same time. It has two workers, to spare the cloud.", calls)
 			}
 		}},
 	)

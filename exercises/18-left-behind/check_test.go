@@ -38,7 +38,7 @@ func TestExercise(t *testing.T) {
 		}},
 		check.Scene{Name: "the controller is stopped while it creates a network", Play: func(w *check.World) {
 			c := cloud.New(w)
-			c.SetSlow(10 * time.Second)
+			c.SetSlow(20 * time.Second)
 			w.Given(network("blue", "10.0.0.0/24"))
 			controller := start(w, c)
 			w.Advance(5 * time.Second)
@@ -61,6 +61,28 @@ func TestExercise(t *testing.T) {
 			if took := w.Since() - asked; took > 5*time.Second {
 				w.Failf("The controller was asked to stop when it had nothing to do, and it returned %s later.", took)
 			}
+		}},
+		check.Scene{Name: "the controller is stopped while it deletes a network", Play: func(w *check.World) {
+			c := cloud.New(w)
+			w.Given(network("blue", "10.0.0.0/24"))
+			controller := start(w, c)
+			w.Advance(time.Minute)
+			c.SetSlow(20 * time.Second)
+			w.Delete("configmaps", "net", "blue")
+			w.Advance(5 * time.Second)
+			controller.Stop()
+			w.Settle()
+			if c.Busy() || c.CIDR("blue") != "" {
+				w.Failf("The controller was asked to stop while the cloud was deleting network blue. The deletion was cut off, and the ConfigMap is gone: no later start will delete the network.")
+			}
+		}},
+		check.Scene{Name: "the controller is stopped while the cloud is down", Play: func(w *check.World) {
+			c := cloud.New(w)
+			c.SetDown(true)
+			w.Given(network("blue", "10.0.0.0/24"))
+			controller := start(w, c)
+			w.Advance(time.Second)
+			controller.Stop()
 		}},
 	)
 }

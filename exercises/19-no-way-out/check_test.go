@@ -61,6 +61,17 @@ func TestExercise(t *testing.T) {
 				w.Failf("The controller was asked to stop when it had nothing to do, and it returned %s later.", took)
 			}
 		}},
+		check.Scene{Name: "the controller is asked to stop while it creates a network", Play: func(w *check.World) {
+			c := cloud.New(w)
+			c.SetSlow(10 * time.Second)
+			w.Given(network("blue", "10.0.0.0/24"))
+			controller := start(w, uncancellable{c})
+			w.Advance(5 * time.Second)
+			controller.Stop()
+			if c.Busy() {
+				w.Failf("The controller was asked to stop while the cloud was creating network blue, which cannot be cancelled. Run returned before that was finished, so the process exits in the middle of it.")
+			}
+		}},
 	)
 }
 
@@ -69,7 +80,14 @@ func network(name, cidr string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: name}, Data: map[string]string{"cidr": cidr}}
 }
 
-func start(w *check.World, c *cloud.Cloud) *check.Process {
+// uncancellable is a cloud that finishes creating a network even if the context is cancelled.
+type uncancellable struct{ *cloud.Cloud }
+
+func (u uncancellable) Ensure(ctx context.Context, name, cidr string) error {
+	return u.Cloud.Ensure(context.WithoutCancel(ctx), name, cidr)
+}
+
+func start(w *check.World, c Cloud) *check.Process {
 	return w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 		return (&Controller{Client: client, Namespace: "net", Cloud: c}).Run(ctx)
 	})

@@ -52,6 +52,32 @@ func TestExercise(t *testing.T) {
 				w.Failf("Somebody changed network blue in the cloud. The controller has repaired it, and there is no Event that says so.")
 			}
 		}},
+		check.Scene{Name: "the cloud is down for a while", Play: func(w *check.World) {
+			c := start(w)
+			c.SetDown(true)
+			before := c.Calls()
+			w.Given(network("10.2.0.0/24"))
+			w.Advance(10 * time.Minute)
+			if calls := c.Calls() - before; calls > 200 {
+				w.Failf("The cloud was down for ten minutes, and the controller called it %d times for one network.", calls)
+			}
+			if w.Errors() == 0 {
+				w.Failf("The cloud was down for ten minutes, so network blue could not be changed, and no error was logged: nobody will know.")
+			}
+			c.SetDown(false)
+			w.Advance(time.Minute)
+			if got := c.CIDR("blue"); got != "10.2.0.0/24" {
+				w.Failf("The cloud was down while the CIDR of network blue was changed to 10.2.0.0/24. A minute after its return, it is %q in the cloud.", got)
+			}
+			c.SetDown(true)
+			w.Delete("configmaps", "net", "blue")
+			w.Advance(10 * time.Minute)
+			c.SetDown(false)
+			w.Advance(time.Hour)
+			if c.CIDR("blue") != "" {
+				w.Failf("The ConfigMap of network blue was deleted, and the cloud was down for ten minutes. An hour after its return, the network is still in the cloud.")
+			}
+		}},
 	)
 }
 

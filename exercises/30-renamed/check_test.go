@@ -3,7 +3,11 @@
 package renamed
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"net/http"
+	"path"
 	"testing"
 	"time"
 
@@ -12,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/exercise/check"
 )
@@ -26,6 +31,8 @@ func TestExercise(t *testing.T) {
 		}},
 		check.Scene{Name: "the Deployment of an app is renamed", Play: func(w *check.World) {
 			start(w)
+			expectOthers(w, "The controller was started")
+			serve(w, "web")
 			rename(w, "store")
 			if !w.Exists("deployments.apps", "shop", "store") {
 				w.Failf("The Deployment of the app was renamed from web to store. A minute later, there is no Deployment store.")
@@ -33,10 +40,9 @@ func TestExercise(t *testing.T) {
 			if w.Exists("deployments.apps", "shop", "web") {
 				w.Failf("The Deployment of the app was renamed from web to store. A minute later, Deployment web still exists.")
 			}
-			for _, name := range []string{"blog", "legacy"} {
-				if !w.Exists("deployments.apps", "shop", name) {
-					w.Failf("The Deployment of one app was renamed, and Deployment %s, which does not belong to that app, was deleted.", name)
-				}
+			expectOthers(w, "The Deployment of one app was renamed")
+			if w.Exists("replicasets.apps", "shop", "web-6d4f7c9b") {
+				w.Failf("The Deployment of the app was renamed from web to store. Deployment web was deleted, and its ReplicaSet was not: its Pods still run, and get traffic.")
 			}
 		}},
 		check.Scene{Name: "the old Deployment cannot be deleted at first", Play: func(w *check.World) {
@@ -108,6 +114,30 @@ func TestExercise(t *testing.T) {
 				}
 			}
 		}},
+		check.Scene{Name: "the app has Deployments of earlier names", Play: func(w *check.World) {
+			w.Given(app("mail-app", "mail"))
+			owner := check.Must(w.Client.CoreV1().ConfigMaps("shop").Get(context.Background(), "mail-app", metav1.GetOptions{}))
+			for _, name := range []string{"first", "second"} {
+				w.Given(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "shop", Name: name,
+					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
+				}})
+			}
+			run(w)
+			w.Advance(time.Minute)
+			for _, name := range []string{"first", "second"} {
+				if w.Exists("deployments.apps", "shop", name) {
+					w.Failf("The Deployment of the app was renamed twice, from first to second and then to mail, while the controller was down. A minute after its start, Deployment %s still exists.", name)
+				}
+			}
+		}},
+		check.Scene{Name: "an app loses the name of its Deployment", Play: func(w *check.World) {
+			start(w)
+			rename(w, "")
+			if !w.Exists("deployments.apps", "shop", "web") {
+				w.Failf("Somebody removed the name of the Deployment from the app's description by mistake. Deployment web was deleted, so the app is down.")
+			}
+		}},
 	)
 }
 
@@ -120,20 +150,74 @@ func app(name, deployment string) *corev1.ConfigMap {
 
 func start(w *check.World) *check.Process {
 	w.Given(app("shop-app", "web"), app("blog-app", "blog"))
+	uid := check.Must(w.Client.CoreV1().ConfigMaps("shop").Get(context.Background(), "shop-app", metav1.GetOptions{})).UID
 	isController := true
-	w.Given(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: "legacy",
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "App", Name: "shop-app", UID: "4711", Controller: &isController}},
-	}})
+	w.Given(
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "legacy",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "App", Name: "shop-app", UID: "4711", Controller: &isController}},
+		}},
+		// It is deleted with the app, and somebody else controls it.
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "cache",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "shop-app", UID: uid}},
+		}},
+		&appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "canary"},
+			Spec:       appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "shop-app"}}}},
+		},
+	)
 	controller := run(w)
 	w.Advance(time.Minute)
 	return controller
 }
 
+// expectOthers fails the check if a Deployment that the app does not control has been deleted.
+func expectOthers(w *check.World, why string) {
+	for _, name := range []string{"blog", "legacy", "cache", "canary"} {
+		if !w.Exists("deployments.apps", "shop", name) {
+			w.Failf("%s, and Deployment %s, which does not belong to that app, was deleted.", why, name)
+		}
+	}
+}
+
 func run(w *check.World) *check.Process {
-	return w.Start(func(ctx context.Context, client kubernetes.Interface) error {
-		return (&Controller{Client: client, Namespace: "shop"}).Run(ctx)
+	return w.StartNamed(check.ControllerName, func(ctx context.Context, config *rest.Config) error {
+		config.Wrap(func(server http.RoundTripper) http.RoundTripper { return orphaning{server, w} })
+		return (&Controller{Client: kubernetes.NewForConfigOrDie(config), Namespace: "shop"}).Run(ctx)
 	})
+}
+
+// orphaning adds to the API server in memory, which has no garbage collection, what a deletion with propagation policy Orphan
+// leaves behind.
+type orphaning struct {
+	http.RoundTripper
+	w *check.World
+}
+
+func (o orphaning) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodDelete && r.GetBody != nil {
+		body, err := r.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		options, err := io.ReadAll(body)
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Contains(options, []byte(`"Orphan"`)) {
+			o.w.Given(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: path.Base(r.URL.Path) + "-6d4f7c9b"}})
+		}
+	}
+	return o.RoundTripper.RoundTrip(r)
+}
+
+// serve plays the Deployment controller: the Pods of a Deployment run.
+func serve(w *check.World, name string) {
+	deployment := get(w, name)
+	deployment.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+	check.Must(w.Client.AppsV1().Deployments("shop").UpdateStatus(context.Background(), deployment, metav1.UpdateOptions{}))
+	w.Settle()
 }
 
 func rename(w *check.World, deployment string) {

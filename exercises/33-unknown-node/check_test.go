@@ -36,8 +36,9 @@ func TestExercise(t *testing.T) {
 			w.Given(node("node-1", corev1.ConditionTrue, Needed), node("node-2", corev1.ConditionUnknown))
 			start(w)
 			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. The kubelet of node-2 has stopped reporting, so its Ready condition is Unknown, and the controller admitted node-1 as well.")
+			w.Advance(time.Hour)
 			w.Given(node("node-2", corev1.ConditionTrue))
-			w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "All Nodes are ready again. Two minutes later, node-1 has not been admitted.")
+			w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "All Nodes are ready again, after an hour. Two minutes later, node-1 has not been admitted.")
 		}},
 		check.Scene{Name: "a Node was created before its kubelet was started", Play: func(w *check.World) {
 			fresh := node("node-2", corev1.ConditionUnknown)
@@ -45,6 +46,34 @@ func TestExercise(t *testing.T) {
 			w.Given(node("node-1", corev1.ConditionTrue, Needed), fresh)
 			start(w)
 			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. A script created Node node-2 before its kubelet was started, so it has no Ready condition yet, and the controller admitted node-1 as well.")
+			fresh.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse}}
+			w.Given(fresh)
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. Node node-2 was created before its kubelet was started: the network plugin has set its condition NetworkUnavailable, and it has no Ready condition yet. The controller admitted node-1 as well.")
+		}},
+		check.Scene{Name: "three Nodes may be unavailable", Play: func(w *check.World) {
+			w.Given(
+				node("node-1", corev1.ConditionTrue, Needed), node("node-2", corev1.ConditionTrue, Needed),
+				node("node-3", corev1.ConditionUnknown), node("node-4", corev1.ConditionFalse),
+			)
+			startWith(w, 3)
+			w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most three Nodes may be unavailable, and two are not ready. Two minutes later, none of those that need a reboot has been admitted.")
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 1 }, "At most three Nodes may be unavailable. Two are not ready, and the controller admitted both of the others.")
+		}},
+		check.Scene{Name: "a Node whose readiness is unknown needs a reboot", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionUnknown, Needed), node("node-2", corev1.ConditionTrue))
+			start(w)
+			w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "The kubelet of node-1 has stopped reporting, and the Node needs a reboot; all others are ready. Two minutes later, it has not been admitted.")
+		}},
+		check.Scene{Name: "a Node that is not ready needs a reboot while another one reboots", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionFalse, Needed), node("node-2", corev1.ConditionTrue, InProgress))
+			start(w)
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 1 }, "At most one Node may be unavailable. Node node-2 is being rebooted, and the controller admitted node-1, too.")
+		}},
+		check.Scene{Name: "a Node that is not ready cannot be admitted", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionFalse, Needed), node("node-2", corev1.ConditionTrue, Needed))
+			w.Inject("verb=update,resource=nodes,name=node-1,refuse=500", "verb=patch,resource=nodes,name=node-1,refuse=500")
+			start(w)
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. Node node-1 is not ready and has not been admitted, and the controller admitted node-2.")
 		}},
 	)
 }
@@ -55,13 +84,28 @@ func node(name string, ready corev1.ConditionStatus, annotations ...string) *cor
 	for _, annotation := range annotations {
 		n.Annotations[annotation] = ""
 	}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	full := corev1.ConditionFalse
+	switch ready {
+	case corev1.ConditionFalse:
+		full = corev1.ConditionTrue // why it is not ready
+	case corev1.ConditionUnknown:
+		full = corev1.ConditionUnknown
+	}
+	now := time.Now()
+	n.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse},
+		// The last report of the kubelet is 50 seconds old when the condition becomes Unknown.
+		{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(now), LastHeartbeatTime: metav1.NewTime(now.Add(-50 * time.Second))},
+		{Type: corev1.NodeDiskPressure, Status: full},
+	}
 	return n
 }
 
-func start(w *check.World) {
+func start(w *check.World) { startWith(w, 1) }
+
+func startWith(w *check.World, maxUnavailable int) {
 	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
-		return (&Controller{Client: client, MaxUnavailable: 1}).Run(ctx)
+		return (&Controller{Client: client, MaxUnavailable: maxUnavailable}).Run(ctx)
 	})
 }
 

@@ -60,6 +60,15 @@ func TestExercise(t *testing.T) {
 				reboot(w, admitted(w)[0])
 			}
 		}},
+		check.Scene{Name: "three Nodes may be unavailable", Play: func(w *check.World) {
+			w.Given(
+				node("node-1", corev1.ConditionTrue, Needed), node("node-2", corev1.ConditionTrue, Needed),
+				node("node-3", corev1.ConditionFalse), node("node-4", corev1.ConditionFalse),
+			)
+			startWith(w, 3)
+			w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most three Nodes may be unavailable, and two are not ready. Two minutes later, none of those that need a reboot has been admitted.")
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 1 }, "At most three Nodes may be unavailable. Two are not ready, and the controller admitted both of the others.")
+		}},
 	)
 }
 
@@ -73,9 +82,11 @@ func node(name string, ready corev1.ConditionStatus, annotations ...string) *cor
 	return n
 }
 
-func start(w *check.World) {
+func start(w *check.World) { startWith(w, 1) }
+
+func startWith(w *check.World, maxUnavailable int) {
 	w.Start(func(ctx context.Context, client kubernetes.Interface) error {
-		return (&Controller{Client: client, MaxUnavailable: 1}).Run(ctx)
+		return (&Controller{Client: client, MaxUnavailable: maxUnavailable}).Run(ctx)
 	})
 }
 

@@ -36,11 +36,11 @@ func TestExercise(t *testing.T) {
 			}
 			start(w)
 			w.Given(secret("vault", "db", "one", Sync)) // one event, and so one reconcile
-			expect(w, "shop", "db", "one", "The API server refused to create the copy six times. ")
+			expectAfter(w, 3*time.Minute, "Three minutes", "shop", "db", "one", "The API server refused to create the copy six times. ")
 			edit(w, "vault", "db", func(s *corev1.Secret) { s.Data["password"] = []byte("two") })
-			expect(w, "shop", "db", "two", "The API server refused to update the copy six times. ")
+			expectAfter(w, 3*time.Minute, "Three minutes", "shop", "db", "two", "The API server refused to update the copy six times. ")
 			w.Delete("secrets", "vault", "db")
-			expect(w, "shop", "db", "", "The API server refused to delete the copy six times. ")
+			expectAfter(w, 3*time.Minute, "Three minutes", "shop", "db", "", "The API server refused to delete the copy six times. ")
 		}},
 		check.Scene{Name: "some namespaces refuse new Secrets for an hour", Play: func(w *check.World) {
 			w.Given(namespace("vault"), secret("vault", "old", "one", Sync))
@@ -130,14 +130,18 @@ func password(w *check.World, namespace, name string) string {
 
 // expect fails the check if a Secret does not have this password within a minute; "" means no such Secret.
 func expect(w *check.World, namespace, name, want, why string) {
-	w.Advance(time.Minute)
+	expectAfter(w, time.Minute, "A minute", namespace, name, want, why)
+}
+
+func expectAfter(w *check.World, d time.Duration, long, namespace, name, want, why string) {
+	w.Advance(d)
 	switch got := password(w, namespace, name); {
 	case got == want:
 	case got == "":
-		w.Failf("%sA minute later, there is no Secret %s/%s.", why, namespace, name)
+		w.Failf("%s%s later, there is no Secret %s/%s.", why, long, namespace, name)
 	case want == "":
-		w.Failf("%sA minute later, there is a Secret %s/%s.", why, namespace, name)
+		w.Failf("%s%s later, there is a Secret %s/%s.", why, long, namespace, name)
 	default:
-		w.Failf("%sA minute later, the password in Secret %s/%s is %q; it should be %q.", why, namespace, name, got, want)
+		w.Failf("%s%s later, the password in Secret %s/%s is %q; it should be %q.", why, long, namespace, name, got, want)
 	}
 }

@@ -85,3 +85,21 @@ func isGradersHang(trace, dir string) bool {
 		return !idle.MatchString(goroutine) && judgeStack(goroutine, dir) == graders
 	})
 }
+
+// aboutLeak explains, by the stacks of the goroutines that are left, a leak that is not to be seen in the participant's code.
+func aboutLeak(trace string) string {
+	found := false
+	for _, goroutine := range goroutines(trace) {
+		if !idle.MatchString(goroutine) {
+			continue
+		}
+		if !strings.Contains(goroutine, "workqueue.(*delayingType[...]).waitingLoop(") {
+			return ""
+		}
+		found = true
+	}
+	if !found {
+		return ""
+	}
+	return " What is left is a work queue's own goroutine: ShutDown ends it, and ShutDownWithDrain alone does not."
+}

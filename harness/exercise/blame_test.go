@@ -42,3 +42,15 @@ func TestBlame(t *testing.T) {
 		})
 	}
 }
+
+func TestAboutLeak(t *testing.T) {
+	const (
+		panicked = "goroutine 9 [running]:\ntesting/synctest.Test(0x1, 0x2)\n\t/usr/lib/go/src/testing/synctest/synctest.go:290 +0x90\n"
+		queues   = "\ngoroutine 13 [select (durable), synctest bubble 1]:\nk8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop(0x1)\n\t/go/pkg/mod/k8s.io/client-go@v0.37.1/util/workqueue/delaying_queue.go:320 +0x448\n"
+		mine     = "\ngoroutine 14 [sync.Cond.Wait (durable), synctest bubble 1]:\nexample.com/controllers/exercises/my/18-left-behind.(*Controller).processNextWorkItem(0x1)\n\t/src/exercises/my/18-left-behind/controller.go:70 +0x1d\n"
+	)
+	require.Contains(t, aboutLeak(panicked+queues), "ShutDownWithDrain alone does not")
+	require.Empty(t, aboutLeak(panicked+queues+mine), "the queue has not been shut down at all")
+	require.Empty(t, aboutLeak(panicked+mine))
+	require.Empty(t, aboutLeak(panicked))
+}

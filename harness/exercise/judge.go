@@ -34,7 +34,7 @@ func judge(found verdict.Found, run finished, dir string) (Outcome, string) {
 		cause := panicSuffix.ReplaceAllString(text[match[2]:match[3]], "")
 		switch {
 		case strings.Contains(cause, "blocked goroutines remain"):
-			return Failed, "The controller has stopped, but goroutines that it started are still blocked: it leaks them."
+			return Failed, "The controller has stopped, but goroutines that it started are still blocked: it leaks them." + aboutLeak(text[match[0]:])
 		case strings.Contains(cause, "all goroutines in bubble are blocked"):
 			return Hung, "Nothing can happen any more: all goroutines wait for each other."
 		}
