@@ -92,19 +92,20 @@ function drawRow(g, model, index, row, y, view, x) {
   }
   const bottom = y + sizes.marks;
   const toldPrograms = [];
+  const taken = new Set(); // what has been drawn already, and where: of a family, much would be drawn in the same place
   for (const i of row.lanes) {
     const lane = model.lanes[i];
     if (lane.versions) {
-      drawVersions(g, model, lane, i, bottom, view, x, isFamily ? 0.5 : 1);
+      drawVersions(g, model, lane, i, bottom, view, x, isFamily, taken);
     }
     (lane.told || []).forEach((told, n) => {
       const at = bottom + sizes.band + (isFamily ? 0 : n * sizes.told);
-      drawTold(g, told, at, view, x, isFamily);
+      drawTold(g, told, at, view, x, isFamily, taken);
       if (!isFamily) toldPrograms.push([told.program, at]);
     });
   }
   let drawn = 0;
-  for (const i of row.lanes) drawn += drawMarks(g, model, index, i, y, view, x);
+  for (const i of row.lanes) drawn += drawMarks(g, model, index, i, y, view, x, taken);
   if (view.left) {
     g.rect(0, y, view.left - 4, row.height, {fill: theme.paper});
     const sign = isFamily ? '▸ ' : row.key ? '  ' : '';
@@ -117,7 +118,16 @@ function drawRow(g, model, index, row, y, view, x) {
   return drawn;
 }
 
-function drawVersions(g, model, lane, i, y, view, x, opacity) {
+// isTaken says whether something of a kind has been drawn at a pixel, and takes it.
+function isTaken(taken, kind, at) {
+  const key = kind + ' ' + Math.round(at);
+  if (taken.has(key)) return true;
+  taken.add(key);
+  return false;
+}
+
+function drawVersions(g, model, lane, i, y, view, x, isFamily, taken) {
+  const opacity = isFamily ? 0.5 : 1;
   const theme = view.theme;
   const versions = lane.versions;
   const first = Math.max(0, firstAtOrAfter(versions, view.from, (v) => v.to));
@@ -127,6 +137,7 @@ function drawVersions(g, model, lane, i, y, view, x, opacity) {
     const from = Math.max(view.left, x(v.from)), to = Math.min(view.width, x(v.to));
     if (to < view.left || to <= until) continue;
     until = Math.max(from + 0.5, Math.floor(to));
+    if (isFamily && to - from < 2 && isTaken(taken, 'v', from)) continue;
     if (v.gone) {
       const end = n === versions.length - 1 ? Math.min(to, from + 60) : to; // what does not come back ends soon
       g.line(from, y + sizes.band / 2, end, y + sizes.band / 2, {stroke: theme.faint, dash: [1, 4]});
@@ -147,7 +158,7 @@ function drawVersions(g, model, lane, i, y, view, x, opacity) {
   }
 }
 
-function drawTold(g, told, y, view, x, isFamily) {
+function drawTold(g, told, y, view, x, isFamily, taken) {
   const theme = view.theme;
   const spans = told.spans;
   const isBehind = (s) => s.knew !== s.had && !s.off;
@@ -158,25 +169,25 @@ function drawTold(g, told, y, view, x, isFamily) {
     const from = Math.max(view.left, x(s.from)), to = Math.min(view.width, x(s.to));
     if (to - from < 0.4 && to <= until) continue;
     until = to;
+    if (isFamily && (!isBehind(s) || to - from < 2 && isTaken(taken, 't', from))) continue;
     if (isBehind(s)) {
       g.hatch(from, y, Math.max(1, to - from), sizes.told - 4, {fill: theme.stalePaper, stroke: theme.stale});
       const isFirst = n === 0 || !isBehind(spans[n - 1]);
       if (isFirst && Math.min(view.width, x(s.from + s.lag)) - from > 95) labels.push([from + 3, `behind for ${time(s.lag)}`]);
     } else if (s.off) {
-      if (!isFamily) g.line(from, y + 2.5, to, y + 2.5, {stroke: theme.faint, dash: [1, 4]});
-    } else if (!isFamily) {
+      g.line(from, y + 2.5, to, y + 2.5, {stroke: theme.faint, dash: [1, 4]});
+    } else {
       g.rect(from, y, Math.max(0.5, to - from), sizes.told - 4, {fill: theme.told});
     }
   }
   if (!isFamily) for (const [at, text] of labels) g.text(at, y + 5.5, text, {fill: theme.stale, size: 8.5, halo: theme.paper, weight: 600});
 }
 
-function drawMarks(g, model, index, lane, y, view, x) {
+function drawMarks(g, model, index, lane, y, view, x, taken) {
   const theme = view.theme;
   const of = index.marks[lane];
   const middle = y + sizes.marks / 2;
   let drawn = 0;
-  const taken = new Map(); // by shape: the last pixel that has one
   for (let n = firstAtOrAfter(of, view.from - index.longest[lane], (i) => model.marks[i].start); n < of.length; n++) {
     const i = of[n], m = model.marks[i];
     if (m.start > view.to) break;
@@ -184,10 +195,8 @@ function drawMarks(g, model, index, lane, y, view, x) {
     const from = x(m.start), to = x(m.end);
     const isWatch = m.verb === 'watch';
     const at = Math.min(isWatch ? from : to, view.width);
-    const pixel = Math.round(at);
     const isChosen = view.chosen === 'm' + i;
-    if (!isChosen && taken.get(m.outcome) === pixel && to - from < 2 && !m.fault && !m.stale) continue;
-    taken.set(m.outcome, pixel);
+    if (to - from < 2 && isTaken(taken, `${m.outcome} ${m.program} ${m.fault ? 'f' : ''}${m.stale ? 's' : ''}`, at) && !isChosen) continue;
     const colour = colourOf(theme, m.program);
     if (to - from > 3) g.line(Math.max(from, view.left), middle, Math.min(to, view.width), middle, {stroke: colour, width: isWatch ? 1 : 2, opacity: isWatch ? 0.4 : 0.7});
     if (at < view.left) continue;
