@@ -7,29 +7,30 @@ import (
 
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/view"
+	"example.com/controllers/harness/view/internal/recorded"
 )
 
 // A proxy that holds events back is in front of one that records all, and kubectl does not go through it.
 func TestSeveralRecordings(t *testing.T) {
-	var outer, inner recorder
-	w := outer.request(0, 1, "loop", "watch", "", open)
-	outer.event(w, 2, "ADDED", "a", "10")
-	outer.event(w, 512, "MODIFIED", "a", "20")
-	outer.request(600, 610, "loop", "patch", "a", func(q *history.Request) { q.Status, q.Error = 0, "reply lost" })
-	outer.request(700, 704, "loop", "get", "a", after("30"))
-	outer.request(710, 714, "loop", "get", "a", after("30"))
+	var outer, inner recorded.Recorder
+	w := outer.Request(0, 1, "loop", "watch", "", recorded.Open)
+	outer.Event(w, 2, "ADDED", "a", "10")
+	outer.Event(w, 512, "MODIFIED", "a", "20")
+	outer.Request(600, 610, "loop", "patch", "a", func(q *history.Request) { q.Status, q.Error = 0, "reply lost" })
+	outer.Request(700, 704, "loop", "get", "a", recorded.After("30"))
+	outer.Request(710, 714, "loop", "get", "a", recorded.After("30"))
 
-	w = inner.request(0.5, 1, "loop", "watch", "", open)
-	inner.event(w, 1, "ADDED", "a", "10")
-	inner.request(10, 12, "kubectl", "patch", "a", after("20"))
-	inner.event(w, 11.5, "MODIFIED", "a", "20")
-	inner.request(602, 608, "loop", "patch", "a", after("30"))
-	inner.event(w, 609, "MODIFIED", "a", "30")
-	inner.request(701, 703, "loop", "get", "a", after("30"))
-	inner.request(711, 713, "loop", "get", "a", after("30"))
+	w = inner.Request(0.5, 1, "loop", "watch", "", recorded.Open)
+	inner.Event(w, 1, "ADDED", "a", "10")
+	inner.Request(10, 12, "kubectl", "patch", "a", recorded.After("20"))
+	inner.Event(w, 11.5, "MODIFIED", "a", "20")
+	inner.Request(602, 608, "loop", "patch", "a", recorded.After("30"))
+	inner.Event(w, 609, "MODIFIED", "a", "30")
+	inner.Request(701, 703, "loop", "get", "a", recorded.After("30"))
+	inner.Request(711, 713, "loop", "get", "a", recorded.After("30"))
 	for _, recordings := range [][]*history.History{
-		{history.Of(outer.records...), history.Of(inner.records...)},
-		{history.Of(inner.records...), history.Of(outer.records...)},
+		{history.Of(outer.Records...), history.Of(inner.Records...)},
+		{history.Of(inner.Records...), history.Of(outer.Records...)},
 	} {
 		m := view.Of("test", recordings...)
 		require.Len(t, m.Marks, 5, "a request that both have is one")
@@ -48,9 +49,9 @@ loop 609-714 knew 1 had 2 lag 105
 
 // Programs of the same name that do the same at the same time, in one recording, are not taken for one.
 func TestOneRecordingHasNoDuplicates(t *testing.T) {
-	var one, other recorder
-	one.request(0, 10, "loop", "get", "a", nil)
-	one.request(1, 9, "loop", "get", "a", nil)
-	other.request(20, 30, "loop", "get", "a", nil)
-	require.Len(t, view.Of("test", history.Of(one.records...), history.Of(other.records...)).Marks, 3)
+	var one, other recorded.Recorder
+	one.Request(0, 10, "loop", "get", "a", nil)
+	one.Request(1, 9, "loop", "get", "a", nil)
+	other.Request(20, 30, "loop", "get", "a", nil)
+	require.Len(t, view.Of("test", history.Of(one.Records...), history.Of(other.Records...)).Marks, 3)
 }

@@ -1,8 +1,8 @@
 // Package view makes a recording visible: what the API server had, what each client had been told, what it wrote, and what was
 // broken on purpose.
 //
-//   - [Of] turns a [history.History] into a [Model]. It is a pure function, and decides everything that a drawing shows.
-//   - [Page] is a model as one HTML file, which needs nothing else. [Serve] serves the page of a recording that grows.
+// [Of] turns a [history.History] into a [Model]. It is a pure function, and decides everything that a drawing shows; package page draws
+// it.
 //
 // What is not on the wire is not in a recording, so some of a model is inferred, by rules that are stated where they are applied:
 // when a version came to be (truth.go), what a client has been told by a list (told.go), and why a program wrote (cause.go).
@@ -142,6 +142,8 @@ type Stale struct {
 	Own bool `json:"own,omitempty"`
 	// Others are the lanes of other objects of the same resource of which the program had not been told everything that others had written.
 	Others []int `json:"others,omitempty"`
+	// Text says all this in words.
+	Text string `json:"text"`
 }
 
 // Event is an event of a watch.

@@ -2,10 +2,12 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"sort"
 	"strings"
+	"time"
 )
 
 // leastStale is for how many milliseconds a program must have been behind for a write to count as stale. Every event takes some
@@ -201,8 +203,44 @@ func (b *builder) staleMark(m *Mark, active []lag) {
 	}
 	if found || len(stale.Others) > 0 {
 		stale.Others = slices.Compact(slices.Sorted(slices.Values(stale.Others)))
+		stale.Text = b.staleText(stale, found)
 		m.Stale = &stale
 	}
+}
+
+// staleText says what a program did not know when it wrote. ofObject says whether that was about the object itself.
+func (b *builder) staleText(s Stale, ofObject bool) string {
+	lag := time.Duration(s.For * float64(time.Millisecond)).Round(time.Millisecond)
+	text := ""
+	if ofObject {
+		knew, had := "no version", "the object was gone"
+		if s.Knew != "" {
+			knew = "version " + s.Knew
+		}
+		if s.Had != "" {
+			had = "the API server had version " + s.Had
+		}
+		text = fmt.Sprintf("It had been told of %s; %s, and it had been behind for %s.", knew, had, lag)
+		if s.Own {
+			text += " All that it had not been told of were its own writes."
+		}
+	}
+	if len(s.Others) == 0 {
+		return text
+	}
+	const most = 5
+	var names []string
+	for _, lane := range s.Others[:min(most, len(s.Others))] {
+		names = append(names, b.model.Lanes[lane].Name)
+	}
+	others := strings.Join(names, ", ")
+	if more := len(s.Others) - most; more > 0 {
+		others += fmt.Sprintf(" and %d more", more)
+	}
+	if ofObject {
+		return text + " Nor had it been told everything about " + others + "."
+	}
+	return fmt.Sprintf("It had not been told everything about %s, for %s.", others, lag)
 }
 
 // isOwn says whether a program had written all versions itself that it had not been told of.

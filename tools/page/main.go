@@ -147,7 +147,7 @@ func hashOf(dir string) (string, error) {
 		return "", err
 	}
 	for _, entry := range entries {
-		if entry.IsDir() || isGenerated(entry.Name()) || strings.HasPrefix(entry.Name(), ".") {
+		if entry.IsDir() || isGenerated(entry.Name()) || strings.HasPrefix(entry.Name(), ".") || strings.HasSuffix(entry.Name(), ".go") {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))

@@ -23,7 +23,7 @@ import (
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/lesson"
 	"example.com/controllers/harness/play"
-	"example.com/controllers/harness/view"
+	"example.com/controllers/harness/view/page"
 )
 
 // lessonFlags are the flags of "workshop lesson".
@@ -196,7 +196,7 @@ func viewWhile(ctx context.Context, dir string) (stop func() error, err error) {
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return nil, fmt.Errorf("make a directory for the recordings: %w", err)
 	}
-	recording, err := view.Open(dir)
+	recording, err := page.Open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func viewWhile(ctx context.Context, dir string) (stop func() error, err error) {
 	if err != nil {
 		return nil, errors.Join(err, recording.Close())
 	}
-	server := view.NewServer(recording)
+	server := page.NewServer(recording)
 	fmt.Printf("view: http://%s%s shows the requests while the lesson is played\n", l.Addr(), server.Path())
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)

@@ -21,7 +21,7 @@ import (
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
-	"example.com/controllers/harness/view"
+	"example.com/controllers/harness/view/page"
 )
 
 // proxyFlags are the flags of "workshop proxy".
@@ -93,7 +93,7 @@ func runProxy(ctx context.Context, f proxyFlags) (err error) {
 		recordings = append(recordings, f.record)
 	}
 	if dir := os.Getenv(apiproxy.RecordingsVariable); dir != "" {
-		recordings = append(recordings, filepath.Join(dir, fmt.Sprintf("proxy-%d%s", os.Getpid(), view.Suffix)))
+		recordings = append(recordings, filepath.Join(dir, fmt.Sprintf("proxy-%d%s", os.Getpid(), page.Suffix)))
 	}
 	failed := make(chan struct{}, 1)
 	var recorders []*apiproxy.FileRecorder

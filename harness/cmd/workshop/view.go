@@ -15,11 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/controllers/harness/view"
+	"example.com/controllers/harness/view/page"
 )
 
 func viewCommand() *cobra.Command {
 	var out, listen, svg string
-	picture := view.Picture{Width: 1100}
+	picture := page.Picture{Width: 1100}
 	var from, to time.Duration
 	cmd := &cobra.Command{
 		Use:   "view FILE...",
@@ -46,7 +47,7 @@ objects, but nothing of their content, and no credentials.`,
 			if svg == "" && (flags.Changed("filter") || flags.Changed("from") || flags.Changed("to") || flags.Changed("dark")) {
 				return errors.New("--filter, --from, --to and --dark are for --svg; in the page, you can choose what you see")
 			}
-			recording, err := view.Open(args...)
+			recording, err := page.Open(args...)
 			if err != nil {
 				return err
 			}
@@ -54,7 +55,7 @@ objects, but nothing of their content, and no credentials.`,
 			picture.From, picture.To = float64(from)/float64(time.Millisecond), float64(to)/float64(time.Millisecond)
 			switch {
 			case out != "":
-				return write(recording, args, out, view.Page)
+				return write(recording, args, out, page.Write)
 			case svg != "":
 				if picture.To == 0 && picture.From != 0 {
 					picture.To = recording.Model().End
@@ -75,7 +76,7 @@ objects, but nothing of their content, and no credentials.`,
 }
 
 // write draws recordings to a file.
-func write(recording *view.Recording, paths []string, out string, draw func(io.Writer, *view.Model) error) error {
+func write(recording *page.Recording, paths []string, out string, draw func(io.Writer, *view.Model) error) error {
 	if recording.Version() == 0 {
 		return fmt.Errorf("%s: no complete record has been written yet; there is nothing to draw", strings.Join(paths, ", "))
 	}
@@ -105,7 +106,7 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 }
 
 // servePage serves the page of a recording until ctx is cancelled.
-func servePage(ctx context.Context, recording *view.Recording, what, listen string) error {
+func servePage(ctx context.Context, recording *page.Recording, what, listen string) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: give host:port, such as 127.0.0.1:8080", listen)
@@ -120,7 +121,7 @@ func servePage(ctx context.Context, recording *view.Recording, what, listen stri
 	if err != nil {
 		return err
 	}
-	server := view.NewServer(recording)
+	server := page.NewServer(recording)
 	fmt.Printf("view: http://%s%s\n", l.Addr(), server.Path())
 	fmt.Fprintf(os.Stderr, "view: open this in a browser; it follows %s until Ctrl-C\n", what)
 	if err := server.Serve(ctx, l); err != nil {

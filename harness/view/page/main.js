@@ -163,7 +163,7 @@ function table() {
     const show = element('button', {}, [time(m.start)]);
     show.addEventListener('click', () => choose('m' + i));
     rows.push(element('tr', {}, [element('td', {}, [show]), ...[model.programs[m.program], m.verb, words.nameOf(model, m.lane),
-      words.outcomeOf(m), m.fault || '', words.staleness(model, m)].map((text) => element('td', {}, [text]))]));
+      words.outcomeOf(m), m.fault || '', m.stale?.text || ''].map((text) => element('td', {}, [text]))]));
   }
   const head = ['time', 'program', 'verb', 'object', 'outcome', 'fault', 'what it did not know'].map((text) => element('th', {scope: 'col'}, [text]));
   $('words').replaceChildren(element('table', {}, [
@@ -241,7 +241,7 @@ const eventLink = (i) => ['e' + i, words.eventSentence(model, model.events[i])];
 function ofMark(i) {
   const m = model.marks[i];
   const out = [element('h2', {}, [words.sentence(model, m)])];
-  if (m.stale) out.push(element('p', {class: 'stale'}, [words.staleness(model, m)]));
+  if (m.stale) out.push(element('p', {class: 'stale'}, [m.stale.text]));
   if (m.fault) out.push(element('p', {class: 'stale'}, [`On purpose: ${m.fault}.`]));
   out.push(fields([['sent', time(m.start)], [m.outcome === 'open' ? 'open for' : 'answered after', time(m.end - m.start)], ['status', m.status], ['error', m.error], ['user', m.who],
     ['path', m.uri], ['bytes sent', m.sent], ['bytes received', m.received],

@@ -30,24 +30,6 @@ export function sentence(model, m) {
   return `${model.programs[m.program]}: ${m.verb} ${m.what}${object ? ' ' + object : ''} (${outcomeOf(m)})`;
 }
 
-// staleness says what a program did not know when it wrote.
-export function staleness(model, m) {
-  const s = m.stale;
-  if (!s) return '';
-  const own = s.knew !== s.had;
-  let text = '';
-  if (own) {
-    const had = s.had ? `the API server had ${version(s.had)}` : 'the object was gone';
-    text = `Acted when it had been told of ${s.knew ? version(s.knew) : 'no version'}; ${had}, and it had been behind for ${time(s.for)}.` +
-      (s.own ? ' All that it had not been told of were its own writes.' : '');
-  }
-  if (s.others?.length) {
-    const names = s.others.slice(0, 5).map((l) => model.lanes[l].name).join(', ') + (s.others.length > 5 ? ` and ${s.others.length - 5} more` : '');
-    text += ` ${own ? 'It had also not' : 'It had not'} been told everything about ${names}` + (own ? '.' : `, for ${time(s.for)}.`);
-  }
-  return text.trim();
-}
-
 export function version(rv) { return rv ? 'version ' + rv : 'no version'; }
 
 export function ruleOf(m) { return rules[m.cause.rule]; }

@@ -1,4 +1,4 @@
-package view
+package page
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/view"
 )
 
 // Suffix is how the names of the recordings in a directory end.
@@ -23,7 +24,7 @@ type Recording struct {
 
 	mu      sync.Mutex
 	files   []*file
-	model   *Model // of the first modelOf records
+	model   *view.Model // of the first modelOf records
 	modelOf int
 	version int // changes with each change
 }
@@ -147,7 +148,7 @@ func (r *Recording) Version() int {
 }
 
 // Model returns the model of the records so far.
-func (r *Recording) Model() *Model {
+func (r *Recording) Model() *view.Model {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.modelOf != r.version {
@@ -155,7 +156,7 @@ func (r *Recording) Model() *Model {
 		for _, f := range r.files {
 			all = append(all, f.memory.History())
 		}
-		r.model, r.modelOf = Of(r.title, all...), r.version
+		r.model, r.modelOf = view.Of(r.title, all...), r.version
 	}
 	return r.model
 }

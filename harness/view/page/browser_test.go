@@ -1,4 +1,4 @@
-package view_test
+package page_test
 
 import (
 	"context"
@@ -20,10 +20,12 @@ import (
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/view"
+	"example.com/controllers/harness/view/internal/recorded"
+	"example.com/controllers/harness/view/page"
 )
 
 // browser returns a page of a headless Chromium.
-func browser(t *testing.T) *page {
+func browser(t *testing.T) *tab {
 	suite.Long(t, "it starts a browser")
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -44,7 +46,7 @@ func browser(t *testing.T) *page {
 		cancel()
 		stop()
 	})
-	p := &page{t: t, ctx: ctx}
+	p := &tab{t: t, ctx: ctx}
 	require.NoError(t, chromedp.Listen(ctx, func(event any) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -67,8 +69,8 @@ func browser(t *testing.T) *page {
 	return p
 }
 
-// page is a page in a browser.
-type page struct {
+// tab is a page in a browser.
+type tab struct {
 	t   *testing.T
 	ctx context.Context
 
@@ -77,13 +79,13 @@ type page struct {
 	errors   []string
 }
 
-func (p *page) run(actions ...chromedp.Action[chromedp.Void]) {
+func (p *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	require.NoError(p.t, chromedp.Do(p.ctx, actions...))
 }
 
 // evaluate evaluates JavaScript.
-func evaluate[T any](p *page, script string) T {
+func evaluate[T any](p *tab, script string) T {
 	p.t.Helper()
 	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 	require.NoError(p.t, err, script)
@@ -91,14 +93,14 @@ func evaluate[T any](p *page, script string) T {
 }
 
 // open opens a page and waits until it is drawn.
-func (p *page) open(url string) {
+func (p *tab) open(url string) {
 	p.t.Helper()
 	p.run(chromedp.Navigate(url))
 	p.until(`document.querySelector('#bill tr') && document.getElementById('canvas').width > 0`)
 }
 
 // until waits until a condition in JavaScript holds. The page's own policy forbids to evaluate text, so that it cannot be polled otherwise.
-func (p *page) until(condition string) {
+func (p *tab) until(condition string) {
 	p.t.Helper()
 	if !evaluate[bool](p, "new Promise((resolve) => { let n = 0; const look = () => { if ("+condition+") resolve(true); "+
 		"else if (++n > 3000) resolve(false); else setTimeout(look, 20); }; look(); })") {
@@ -107,40 +109,40 @@ func (p *page) until(condition string) {
 	}
 }
 
-func (p *page) press(keys ...string) {
+func (p *tab) press(keys ...string) {
 	p.t.Helper()
 	for _, key := range keys {
 		p.run(chromedp.KeyEvent(key))
 	}
 }
 
-func (p *page) text(selector string) string {
+func (p *tab) text(selector string) string {
 	p.t.Helper()
 	return evaluate[string](p, fmt.Sprintf("document.querySelector(%q).textContent", selector))
 }
 
-func (p *page) says(selector, text string) {
+func (p *tab) says(selector, text string) {
 	p.t.Helper()
 	p.until(fmt.Sprintf("document.querySelector(%q).textContent.includes(%q)", selector, text))
 }
 
 // stored is a recording with a stale cache, a conflict, a retry and a fault.
 func stored() []history.Record {
-	var r recorder
-	w := r.request(0, 1, "loop", "watch", "", open)
+	var r recorded.Recorder
+	w := r.Request(0, 1, "loop", "watch", "", recorded.Open)
 	for i := range 3 {
-		r.event(w, 1, "ADDED", fmt.Sprint("node-", i), fmt.Sprint(10+i))
+		r.Event(w, 1, "ADDED", fmt.Sprint("node-", i), fmt.Sprint(10+i))
 	}
-	r.request(100, 110, "kubectl", "patch", "node-0", after("20"))
-	r.late(w, 105, 900, "MODIFIED", "node-0", "20")
-	r.request(400, 402, "loop", "update", "node-0", func(q *history.Request) { q.Status, q.RVBefore = 409, "10" })
-	r.request(500, 502, "loop", "get", "node-1", after("11"))
-	r.request(950, 955, "loop", "update", "node-0", func(q *history.Request) { q.RVBefore, q.RVAfter = "20", "30" })
-	r.event(w, 960, "MODIFIED", "node-0", "30")
-	r.request(990, 1000, "loop", "patch", `<img src=x onerror=alert(1)>`, func(q *history.Request) {
+	r.Request(100, 110, "kubectl", "patch", "node-0", recorded.After("20"))
+	r.Late(w, 105, 900, "MODIFIED", "node-0", "20")
+	r.Request(400, 402, "loop", "update", "node-0", func(q *history.Request) { q.Status, q.RVBefore = 409, "10" })
+	r.Request(500, 502, "loop", "get", "node-1", recorded.After("11"))
+	r.Request(950, 955, "loop", "update", "node-0", func(q *history.Request) { q.RVBefore, q.RVAfter = "20", "30" })
+	r.Event(w, 960, "MODIFIED", "node-0", "30")
+	r.Request(990, 1000, "loop", "patch", `<img src=x onerror=alert(1)>`, func(q *history.Request) {
 		q.Status, q.Injected = 500, []history.Injection{{Kind: history.Refused, Status: 500}}
 	})
-	return r.records
+	return r.Records
 }
 
 // A page in a file, without network, used with the keyboard alone.
@@ -149,7 +151,7 @@ func TestPageInAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.html")
 	file, err := os.Create(path)
 	require.NoError(t, err)
-	require.NoError(t, view.Page(file, view.Of("recording <b>of a test</b>", history.Of(stored()...))))
+	require.NoError(t, page.Write(file, view.Of("recording <b>of a test</b>", history.Of(stored()...))))
 	require.NoError(t, file.Close())
 	p.open("file://" + path)
 	require.Equal(t, "recording <b>of a test</b>", p.text("#title"))
@@ -157,7 +159,7 @@ func TestPageInAFile(t *testing.T) {
 
 	p.press("s") // the write by a program that was behind
 	p.says("#details", "loop: update nodes node-0 (conflict, 409)")
-	p.says("#details", "Acted when it had been told of version 10; the API server had version 20, and it had been behind for 295 ms.")
+	p.says("#details", "It had been told of version 10; the API server had version 20, and it had been behind for 295ms.")
 	p.until(`location.hash.includes('at=m2')`)
 
 	p.press("w", "w") // the conflict was one, so: its second try, then the one that is refused

@@ -1,4 +1,4 @@
-package view_test
+package page_test
 
 import (
 	"bufio"
@@ -17,6 +17,8 @@ import (
 
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/view"
+	"example.com/controllers/harness/view/internal/recorded"
+	"example.com/controllers/harness/view/page"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,9 +35,9 @@ func serve(t *testing.T, records ...history.Record) site {
 	s := site{t: t, path: filepath.Join(t.TempDir(), "recording.jsonl")}
 	require.NoError(t, os.WriteFile(s.path, nil, 0o600))
 	s.add(records...)
-	recording, err := view.Open(s.path)
+	recording, err := page.Open(s.path)
 	require.NoError(t, err)
-	server := view.NewServer(recording)
+	server := page.NewServer(recording)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.url = "http://" + l.Addr().String() + server.Path()
@@ -83,9 +85,9 @@ func (s site) model() (m view.Model) {
 }
 
 func TestServe(t *testing.T) {
-	var r recorder
-	r.request(0, 1, "loop", "patch", "<script>alert(1)</script>", after("10"))
-	s := serve(t, r.records...)
+	var r recorded.Recorder
+	r.Request(0, 1, "loop", "patch", "<script>alert(1)</script>", recorded.After("10"))
+	s := serve(t, r.Records...)
 	response, body := s.get(s.url, "")
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	require.NotContains(t, body, "<script>alert")
@@ -110,7 +112,7 @@ func TestServe(t *testing.T) {
 
 // The browser is told what has changed: a recording that grows, is replaced, has a line that is no record, and is gone.
 func TestFollows(t *testing.T) {
-	var r recorder
+	var r recorded.Recorder
 	s := serve(t)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"changes", nil)
 	require.NoError(t, err)
@@ -130,17 +132,17 @@ func TestFollows(t *testing.T) {
 	}
 	require.Equal(t, "event: grown\ndata: \n\n", next(), "at first")
 	require.Empty(t, s.model().Marks)
-	r.request(0, 1, "loop", "patch", "a", after("10"))
-	s.add(r.records...)
+	r.Request(0, 1, "loop", "patch", "a", recorded.After("10"))
+	s.add(r.Records...)
 	require.Equal(t, "event: grown\ndata: \n\n", next())
 	require.Len(t, s.model().Marks, 1)
 
 	require.NoError(t, os.Remove(s.path))
 	require.Equal(t, "event: problem\ndata: The recording is gone; the page shows what was in it.\n\n", next())
 	require.Len(t, s.model().Marks, 1)
-	r.request(2, 3, "loop", "patch", "b", after("20"))
-	r.request(4, 5, "loop", "patch", "c", after("30"))
-	s.add(r.records...)
+	r.Request(2, 3, "loop", "patch", "b", recorded.After("20"))
+	r.Request(4, 5, "loop", "patch", "c", recorded.After("30"))
+	s.add(r.Records...)
 	for text := next(); !strings.Contains(text, "event: problem\ndata: \n\n"); text = next() {
 		require.Equal(t, "event: grown\ndata: \n\n", text, "another file with its name")
 	}
@@ -159,14 +161,14 @@ func TestFollows(t *testing.T) {
 // A directory is all recordings in it, also those that come later.
 func TestDirectory(t *testing.T) {
 	dir := t.TempDir()
-	recording, err := view.Open(dir)
+	recording, err := page.Open(dir)
 	require.NoError(t, err)
 	defer recording.Close()
 	require.Zero(t, recording.Version())
 	add := func(name string) {
-		var r recorder
-		r.request(0, 1, name, "get", "a", nil)
-		site{t: t, path: filepath.Join(dir, name)}.add(r.records...)
+		var r recorded.Recorder
+		r.Request(0, 1, name, "get", "a", nil)
+		site{t: t, path: filepath.Join(dir, name)}.add(r.Records...)
 		require.NoError(t, recording.Read())
 	}
 	add("b.jsonl")
@@ -182,7 +184,7 @@ func TestDirectory(t *testing.T) {
 		"notes.txt: line 1: not a record: invalid character": {filepath.Join(dir, "notes.txt")},
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("hello\n"), 0o600))
-		_, err := view.Open(paths...)
+		_, err := page.Open(paths...)
 		require.ErrorContains(t, err, want)
 	}
 }

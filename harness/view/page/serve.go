@@ -1,4 +1,4 @@
-package view
+package page
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func guarded(next http.Handler) http.Handler {
 
 func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = page(w, s.recording.Model(), "'self'", ` data-live="yes"`) // fails if the browser has gone
+	_ = write(w, s.recording.Model(), "'self'", ` data-live="yes"`) // fails if the browser has gone
 }
 
 func (s *Server) serveModel(w http.ResponseWriter, _ *http.Request) {
