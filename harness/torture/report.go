@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/view"
 )
 
 // Group is failures with the same verdict and cause.
@@ -220,6 +221,8 @@ func (r *Report) Judges() bool { return len(r.NotRun())+len(r.NotMet()) < len(r.
 type Details struct {
 	// Replay returns the command that replays a plan.
 	Replay func(Plan) string
+	// View returns the command that draws a recording; nil if there is none.
+	View func(path string) string
 	// Keep has the files of the plans that failed.
 	Keep *Keep
 	// Interrupted says that Ctrl-C has ended the run, and Err is the error of torture's own that has; nil if none has.
@@ -291,10 +294,39 @@ func (g Group) writeDetails(w io.Writer, d Details) {
 	}
 	if files := d.Keep.Files(first); files != "" {
 		fmt.Fprintf(w, "%slog: %s.log\n%srequests: %s.requests, .jsonl\n", indent, files, indent, files)
+		if d.View != nil {
+			fmt.Fprintf(w, "%sview: %s\n", indent, d.View(files+".jsonl"))
+		}
 	}
 	for _, line := range excerpt(first) {
 		fmt.Fprintln(w, "     "+line)
 	}
+	for _, text := range staleWrites(first) {
+		writeWrapped(w, indent, text)
+	}
+}
+
+// staleWrites says, of the last writes before a failure that were made by a program that was behind, what it did not know. There are
+// none without a watch, and its own writes do not count.
+func staleWrites(o Outcome) []string {
+	const most = 2
+	m := view.Of("", o.History)
+	var marks []view.Mark
+	for _, mark := range m.Marks {
+		at := m.Start.Add(time.Duration(mark.Start * float64(time.Millisecond)))
+		if s := mark.Stale; s != nil && (!s.Own || len(s.Others) > 0) && (o.FailedAt.IsZero() || at.Before(o.FailedAt)) {
+			marks = append(marks, mark)
+		}
+	}
+	var texts []string
+	for _, mark := range marks[max(0, len(marks)-most):] {
+		_, name, isNamespaced := strings.Cut(m.Lanes[mark.Lane].Name, "/")
+		if !isNamespaced {
+			name = m.Lanes[mark.Lane].Name
+		}
+		texts = append(texts, fmt.Sprintf("behind at %.3fs: %s %s %s: %s", mark.Start/1000, mark.Verb, mark.What, name, mark.Stale.Text))
+	}
+	return texts
 }
 
 // writeNotRun names the plans that say nothing about the controller.

@@ -200,6 +200,39 @@ func small() *Report {
 	}}
 }
 
+// What a controller did not know when it wrote is part of the story.
+func TestReportSaysWhatTheControllerDidNotKnow(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(ms) * time.Millisecond) }
+	patch := func(ms int, name, rv string) history.Request {
+		return history.Request{ID: int64(ms), Start: at(ms), Duration: time.Millisecond, Agent: "loop/v1", Verb: "patch", Resource: "pods", Namespace: "shop", Name: name, Status: 200, RVAfter: rv}
+	}
+	event := func(came, told int, kind, name, rv string) history.Event {
+		return history.Event{Request: 1, Came: at(came), Time: at(told), Type: kind, Resource: "pods", Namespace: "shop", Name: name, ResourceVersion: rv}
+	}
+	story := &history.History{
+		Requests: []history.Request{
+			{ID: 1, Start: at(0), Agent: "loop/v1", Verb: "watch", Resource: "pods", Namespace: "shop", Status: 200, Open: true},
+			patch(500, "a", "30"), patch(600, "a", "31"), patch(3000, "a", "32"), patch(3100, "b", "33"),
+		},
+		Events: []history.Event{
+			event(1, 1, "ADDED", "a", "10"), event(1, 1, "ADDED", "b", "11"), event(500, 501, "MODIFIED", "a", "30"), event(600, 601, "MODIFIED", "a", "31"),
+			event(2000, 4000, "MODIFIED", "b", "20"),
+		},
+	}
+	outcome := Outcome{Plan: Plan{Kind: "events late"}, Verdict: Lost, Cause: "old Pod", Message: "Pod a still runs", History: story, FailedAt: at(3050)}
+	require.Equal(t, []string{"behind at 3.000s: patch pods a: It had not been told everything about shop/b, for 1s."}, staleWrites(outcome))
+	outcome.FailedAt = time.Time{}
+	require.Equal(t, []string{
+		"behind at 3.000s: patch pods a: It had not been told everything about shop/b, for 1s.",
+		"behind at 3.100s: patch pods b: It had been told of version 11; the API server had version 20, and it had been behind for 1.1s.",
+	}, staleWrites(outcome))
+	var text strings.Builder
+	r := &Report{Outcomes: []Outcome{outcome}}
+	r.retried(Outcome{Plan: outcome.Plan, Verdict: Lost})
+	require.NoError(t, r.WriteText(&text, Details{}))
+	require.Contains(t, text.String(), "behind at 3.100s: patch pods b: It had been told of version 11;")
+}
+
 func TestWriteText(t *testing.T) {
 	var text strings.Builder
 	r := small()

@@ -197,6 +197,7 @@ func (f tortureFlags) finish(w io.Writer, report *torture.Report, runErr error, 
 		d.Err = runErr
 	}
 	d.Replay = func(p torture.Plan) string { return how.line(f.replay(p), controller) }
+	d.View = how.view
 	if d.EndedEarly() && d.Keep.Flush() == nil {
 		d.Resume = how.line(f.continuation(d.Keep.Dir()), controller)
 	}
@@ -311,6 +312,14 @@ func (how invoked) line(flags, controller []string) string {
 	// make expands $ in the values of variables.
 	forMake := func(text string) string { return shellWord(strings.ReplaceAll(text, "$", "$$")) }
 	return fmt.Sprintf("make torture SCENARIO=%s TORTURE=%s", forMake(flags[1]), forMake(strings.Join(words[2:], " ")))
+}
+
+// view returns a command for a shell that draws a recording.
+func (how invoked) view(path string) string {
+	if how.make {
+		return "make view RECORDING=" + shellWord(shellWord(strings.ReplaceAll(path, "$", "$$")))
+	}
+	return shellWord(how.program) + " view " + shellWord(path)
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)

@@ -68,6 +68,14 @@ func TestTorture(t *testing.T) {
 	}
 	requireDied()
 	require.Contains(t, out, "   log: kept files/01-died-replay.log\n   requests: kept files/01-died-replay.requests, .jsonl\n")
+	// So can the line that draws the recording.
+	_, drawing, _ := strings.Cut(out, "\n   view: ")
+	drawing, _, _ = strings.Cut(drawing, "\n")
+	drawn := r.command()
+	drawn.Path, drawn.Args = "/bin/bash", []string{"bash", "-c", drawing + " --out page.html"}
+	drew, err := drawn.CombinedOutput()
+	require.NoError(t, err, "%s", drew)
+	require.FileExists(t, filepath.Join(r.dir, "page.html"))
 	r.requireNothingLeft()
 	log, err := os.ReadFile(filepath.Join(r.dir, "kept files", "01-died-replay.log"))
 	require.NoError(t, err)
