@@ -48,6 +48,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	x.describe()
 	x.record.ID = p.lastID.Add(1)
 	x.record.Start = start
+	if r.ProtoMajor == 2 {
+		x.record.Connection, _ = r.Context().Value(connectionKey{}).(int64)
+	}
 	x.injection = p.inject(x.record)
 	x.record.Injected = x.injection.recorded("")
 

@@ -90,12 +90,13 @@ type Options struct {
 
 // Proxy is a running proxy. All methods may be called concurrently.
 type Proxy struct {
-	record  func(history.Record)
-	recordM sync.Mutex // held during each call of record
-	keys    *Keys
-	info    *apirequest.RequestInfoFactory
-	seen    *seen
-	lastID  atomic.Int64
+	record         func(history.Record)
+	recordM        sync.Mutex // held during each call of record
+	keys           *Keys
+	info           *apirequest.RequestInfoFactory
+	seen           *seen
+	lastID         atomic.Int64
+	lastConnection atomic.Int64 // number of the last connection
 
 	upstream  *identity
 	anonymous *identity // adds no credentials; for requests that have credentials of their own, or none
@@ -215,11 +216,17 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 	p.server = &http.Server{
 		Handler:   http.HandlerFunc(p.serve),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		ErrorLog:  log.New(io.Discard, "", 0), // it would log TLS handshakes that clients broke off, and aborted requests
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, p.lastConnection.Add(1))
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // it would log TLS handshakes that clients broke off, and aborted requests
 	}
 	go p.run()
 	return p, nil
 }
+
+// connectionKey is the key of a connection's number in the context of its requests.
+type connectionKey struct{}
 
 func (p *Proxy) run() {
 	served := make(chan error, 1)

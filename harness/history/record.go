@@ -74,6 +74,10 @@ type Request struct {
 	NoOp   bool `json:"noop,omitempty"`   // true for a write that succeeded and did not change the resourceVersion
 	DryRun bool `json:"dryRun,omitempty"` // true for a request with dryRun, which asks for no change
 
+	// Connection numbers the HTTP/2 connections of the clients, from 1. A process built on client-go keeps one for as long as it runs, unless
+	// it breaks. It is 0 if unknown, and for HTTP/1, of which a client uses several.
+	Connection int64 `json:"conn,omitempty"`
+
 	// Program is the name of the program that sent the request, if there are several that are recorded together.
 	Program string `json:"program,omitempty"`
 

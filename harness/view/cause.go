@@ -6,13 +6,13 @@ import (
 
 // causes infers why each write was sent, from what its program had been told before. See [Rule].
 func (b *builder) causes() {
-	type key struct{ lane, program int }
-	ofObject := map[key][]int{}  // events, sorted by Told
-	ofProgram := map[int][]int{} // likewise
+	ofObject := map[hears][]int{} // events, sorted by Told
+	ofAny := map[int][]int{}      // likewise, by process
 	for i, e := range b.model.Events {
-		k := key{e.Lane, e.Program}
+		process := b.process[b.heardBy[i]]
+		k := hears{e.Lane, process}
 		ofObject[k] = append(ofObject[k], i)
-		ofProgram[e.Program] = append(ofProgram[e.Program], i)
+		ofAny[process] = append(ofAny[process], i)
 	}
 	// until returns the events that came after one time and until another.
 	until := func(events []int, after, to float64) []int {
@@ -23,15 +23,17 @@ func (b *builder) causes() {
 	lists := map[int][]int{} // marks, sorted by End
 	for _, n := range b.news {
 		if m := b.model.Marks[n.watch.mark]; m.Verb == "list" {
-			lists[n.watch.program] = append(lists[n.watch.program], n.watch.mark)
+			process := b.process[n.watch.mark]
+			lists[process] = append(lists[process], n.watch.mark)
 		}
 	}
-	last := map[key]int{}  // the last request for an object
-	wrote := map[key]int{} // the last write to it that succeeded
-	any := map[int]int{}   // the program's last write
+	last := map[hears]int{}  // the last request for an object
+	wrote := map[hears]int{} // the last write to it that succeeded
+	any := map[int]int{}     // its last write of all
 	for i := range b.model.Marks {
 		m := &b.model.Marks[i]
-		k := key{m.Lane, m.Program}
+		process := b.process[i]
+		k := hears{m.Lane, process}
 		if b.model.Lanes[m.Lane].Name == "" {
 			continue
 		}
@@ -41,25 +43,25 @@ func (b *builder) causes() {
 				after = b.model.Marks[w].Start
 			}
 			before := -1.0
-			if w, ok := any[m.Program]; ok {
+			if w, ok := any[process]; ok {
 				before = b.model.Marks[w].Start
 			}
 			m.Cause = &Cause{Rule: Unknown, Mark: -1}
 			previous, hasPrevious := last[k]
 			object := until(ofObject[k], after, m.Start)
-			of := lists[m.Program]
+			of := lists[process]
 			list := sort.Search(len(of), func(i int) bool { return b.model.Marks[of[i]].End > m.Start }) - 1
 			switch {
 			case hasPrevious && b.model.Marks[previous].failed() && b.model.Marks[previous].End <= m.Start && len(until(ofObject[k], b.model.Marks[previous].End, m.Start)) == 0:
 				m.Cause.Rule, m.Cause.Mark = Retry, previous
 			case len(object) > 0:
 				m.Cause.Rule, m.Cause.Events = OfObject, object[len(object)-1:]
-			case list >= 0 && b.model.Marks[of[list]].End > before && len(until(ofProgram[m.Program], b.model.Marks[of[list]].End, m.Start)) == 0:
+			case list >= 0 && b.model.Marks[of[list]].End > before && len(until(ofAny[process], b.model.Marks[of[list]].End, m.Start)) == 0:
 				m.Cause.Rule, m.Cause.Mark = FirstList, of[list]
 			default:
-				b.candidates(m.Cause, until(ofProgram[m.Program], before, m.Start))
+				b.candidates(m.Cause, until(ofAny[process], before, m.Start))
 			}
-			any[m.Program] = i
+			any[process] = i
 			if m.Outcome == Wrote {
 				wrote[k] = i
 			}

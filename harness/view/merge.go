@@ -65,6 +65,9 @@ func merge(recordings []*history.History) (h *history.History, seen []history.Ev
 		ids[id{f.recording, f.request.ID}] = f.id
 		r := f.request
 		r.ID = f.id
+		if r.Connection > 0 {
+			r.Connection = r.Connection*int64(len(recordings)) + int64(f.recording) // each recording has its own numbers
+		}
 		for inner := f.inner; inner != nil; inner = inner.inner {
 			r.Injected = append(slices.Clone(r.Injected), inner.request.Injected...)
 			r.RVAfter = cmp.Or(r.RVAfter, inner.request.RVAfter) // of a reply that was lost on the way

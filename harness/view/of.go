@@ -19,6 +19,7 @@ func Of(title string, recordings ...*history.History) *Model {
 		lanes: map[laneKey]int{}, programs: map[string]int{}, marks: map[int64]int{}}
 	b.begin(h)
 	b.requests(h)
+	b.processes(h)
 	b.events(h, seen)
 	b.sortLanes()
 	b.families()
@@ -38,6 +39,9 @@ type builder struct {
 	lanes    map[laneKey]int
 	programs map[string]int
 	marks    map[int64]int // by the ID of the request
+	process  []int         // by mark: a number of the process that sent the request, as far as that is known
+	heardBy  []int         // by event: the mark of its watch
+	knew     map[hears][]Span
 	watches  []watch
 	news     []news // bookmarks and lists, sorted by time
 	sights   [][]sight
@@ -217,6 +221,7 @@ func (b *builder) events(h *history.History, seen []history.Event) {
 		b.model.Events = append(b.model.Events, Event{
 			Lane: b.lane(key), Program: w.program, Came: b.ms(came(e)), Told: b.ms(e.Time), Type: e.Type, Version: -1, Bytes: e.Bytes,
 		})
+		b.heardBy = append(b.heardBy, w.mark)
 		if n := len(b.model.Events) - 1; e.Type != "ERROR" {
 			b.sight(b.model.Events[n].Lane, sight{
 				text: e.ResourceVersion, uid: e.UID, at: b.model.Events[n].Came, mark: -1, gone: e.Type == "DELETED", changed: e.Changed, event: n,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -298,6 +299,25 @@ func TestStaleWrites(t *testing.T) {
 			r.Late(w, 100, 900, "MODIFIED", "a", "20")
 			r.Request(700, 701, "kubectl", "patch", "a", recorded.After("30"))
 		}, "not stale"},
+		"another process of the same name writes": {func(r *recorded.Recorder, w int64) {
+			r.Records[0].Request.Connection = 1
+			r.Late(w, 100, 900, "MODIFIED", "a", "20")
+			r.Request(700, 701, "loop", "patch", "a", recorded.On(2, recorded.After("30")))
+		}, "not stale"},
+		"the same process writes": {func(r *recorded.Recorder, w int64) {
+			r.Records[0].Request.Connection = 1
+			r.Late(w, 100, 900, "MODIFIED", "a", "20")
+			r.Request(600, 601, "loop", "patch", "b", recorded.On(2, recorded.After("21")))
+			r.Request(700, 701, "loop", "patch", "a", recorded.On(1, recorded.After("30")))
+		}, "knew 10 had 20 for 600 own false others [b]: It had been told of version 10; the API server had version 20, and it had been behind for 600ms. " +
+			"Nor had it been told everything about b."},
+		"a process that had lost its connection writes": {func(r *recorded.Recorder, w int64) {
+			r.Records[0].Request.Connection = 1
+			r.Records[0].Request.Open, r.Records[0].Request.Duration = false, 300*time.Millisecond
+			w = r.Request(400, 401, "loop", "watch", "", recorded.On(2, recorded.Open))
+			r.Late(w, 100, 900, "MODIFIED", "a", "20")
+			r.Request(700, 701, "loop", "patch", "a", recorded.On(2, recorded.After("30")))
+		}, "knew 10 had 20 for 600 own false others []: It had been told of version 10; the API server had version 20, and it had been behind for 600ms."},
 		"a read is no act": {func(r *recorded.Recorder, w int64) {
 			r.Late(w, 100, 900, "MODIFIED", "a", "20")
 			r.Request(700, 701, "loop", "get", "a", recorded.After("20"))

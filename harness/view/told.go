@@ -42,12 +42,28 @@ type heard struct {
 // list or a bookmark of a watch with a selector counts for the objects of which the program has been told before. The oldest version
 // that anybody has seen is taken for the one that a program knew of which nothing older was told.
 func (b *builder) told() {
-	type key struct{ lane, program int }
-	known := map[key][]heard{}
-	for _, e := range b.model.Events {
+	for k, spans := range b.hear(func(mark int) int { return b.model.Marks[mark].Program }) {
+		lane := &b.model.Lanes[k.lane]
+		lane.Told = append(lane.Told, Told{k.who, spans})
+	}
+	for i := range b.model.Lanes {
+		slices.SortFunc(b.model.Lanes[i].Told, func(x, y Told) int { return cmp.Compare(x.Program, y.Program) })
+	}
+	b.knew = b.hear(func(mark int) int { return b.process[mark] })
+	b.stale()
+}
+
+// hears is what somebody, a program or a process, is told of an object.
+type hears struct{ lane, who int }
+
+// hear returns what everybody was told. who says who sent a request.
+func (b *builder) hear(who func(mark int) int) map[hears][]Span {
+	known := map[hears][]heard{}
+	for i, e := range b.model.Events {
 		if e.Version >= 0 {
 			rv, _ := number(b.model.Lanes[e.Lane].Versions[e.Version].RV)
-			known[key{e.Lane, e.Program}] = append(known[key{e.Lane, e.Program}], heard{e.Told, rv})
+			k := hears{e.Lane, who(b.heardBy[i])}
+			known[k] = append(known[k], heard{e.Told, rv})
 		}
 	}
 	ofResource := map[string][]int{}
@@ -56,24 +72,24 @@ func (b *builder) told() {
 			ofResource[l.Resource] = append(ofResource[l.Resource], i)
 		}
 	}
-	open := map[key][]interval{} // when there was a watch that tells the program of the object
-	all := map[key]bool{}        // whether one of them tells of all objects
+	open := map[hears][]interval{} // when there was a watch that tells of the object
+	all := map[hears]bool{}        // whether one of them tells of all objects
 	type scope struct {
-		program                   int
+		who                       int
 		resource, namespace, name string
 		all                       bool
 	}
 	watched := map[scope][]interval{}
 	for _, w := range b.watches {
 		if m := b.model.Marks[w.mark]; m.Status < 300 && m.Status != 0 {
-			s := scope{w.program, w.resource, w.namespace, w.name, w.all}
+			s := scope{who(w.mark), w.resource, w.namespace, w.name, w.all}
 			watched[s] = append(watched[s], interval{m.Start, m.End})
 		}
 	}
 	for s, times := range watched {
 		for _, lane := range ofResource[s.resource] {
 			if covers(s.namespace, s.name, b.model.Lanes[lane].Name) {
-				k := key{lane, s.program}
+				k := hears{lane, s.who}
 				open[k] = append(open[k], times...)
 				all[k] = all[k] || s.all
 			}
@@ -81,33 +97,30 @@ func (b *builder) told() {
 	}
 	for _, n := range b.news {
 		for _, lane := range ofResource[n.watch.resource] {
-			k := key{lane, n.watch.program}
+			k := hears{lane, who(n.watch.mark)}
 			covered := covers(n.watch.namespace, n.watch.name, b.model.Lanes[lane].Name)
 			if covered && (n.watch.all && all[k] || len(known[k]) > 0) {
 				known[k] = append(known[k], heard{n.at, n.rv})
 			}
 		}
 	}
-	last := make([]float64, len(b.model.Programs)) // when each program sent its last request
-	for _, m := range b.model.Marks {
-		last[m.Program] = max(last[m.Program], m.End)
+	last := map[int]float64{} // when each sent its last request
+	for i, m := range b.model.Marks {
+		last[who(i)] = max(last[who(i)], m.End)
 	}
+	told := map[hears][]Span{}
 	for k, of := range known {
 		slices.SortStableFunc(of, func(x, y heard) int { return cmp.Compare(x.at, y.at) })
 		times := union(open[k])
-		end := last[k.program]
+		end := last[k.who]
 		if len(times) > 0 {
 			end = max(end, times[len(times)-1].to)
 		}
-		lane := &b.model.Lanes[k.lane]
-		if spans := spans(lane.Versions, of, times, min(end, b.model.End)); len(spans) > 0 {
-			lane.Told = append(lane.Told, Told{k.program, spans})
+		if spans := spans(b.model.Lanes[k.lane].Versions, of, times, min(end, b.model.End)); len(spans) > 0 {
+			told[k] = spans
 		}
 	}
-	for i := range b.model.Lanes {
-		slices.SortFunc(b.model.Lanes[i].Told, func(x, y Told) int { return cmp.Compare(x.Program, y.Program) })
-	}
-	b.stale()
+	return told
 }
 
 // covers says whether a list or watch of a namespace, or of all if it is "", and of one name, or of all, has an object.
@@ -119,13 +132,13 @@ func covers(namespace, name, object string) bool {
 	return (namespace == "" || namespace == of) && (name == "" || name == own)
 }
 
-// at returns the span at a time, or false if there is none.
-func (t Told) at(time float64) (Span, bool) {
-	i := sort.Search(len(t.Spans), func(i int) bool { return t.Spans[i].To > time })
-	if i == len(t.Spans) || t.Spans[i].From > time {
+// spanAt returns the span at a time, or false if there is none.
+func spanAt(spans []Span, time float64) (Span, bool) {
+	i := sort.Search(len(spans), func(i int) bool { return spans[i].To > time })
+	if i == len(spans) || spans[i].From > time {
 		return Span{}, false
 	}
-	return t.Spans[i], true
+	return spans[i], true
 }
 
 // lag is a time in which a program had not been told of what others had written to an object.
@@ -136,19 +149,17 @@ type lag struct {
 
 // stale finds the writes of programs that were behind for [leastStale] or longer.
 func (b *builder) stale() {
-	lags := map[int][]lag{} // by program
-	for lane, l := range b.model.Lanes {
-		for _, t := range l.Told {
-			for _, s := range t.Spans {
-				if s.Knew == s.Had || s.To-s.From < leastStale && s.Lag < leastStale || b.isOwn(l.Versions, s, t.Program) {
-					continue
-				}
-				of := lags[t.Program]
-				if n := len(of) - 1; n >= 0 && of[n].lane == lane && of[n].to == s.From {
-					of[n].to = s.To
-				} else {
-					lags[t.Program] = append(of, lag{lane, s.From, s.To})
-				}
+	lags := map[int][]lag{} // by process
+	for k, spans := range b.knew {
+		for _, s := range spans {
+			if s.Knew == s.Had || s.To-s.From < leastStale && s.Lag < leastStale || b.isOwn(k, s) {
+				continue
+			}
+			of := lags[k.who]
+			if n := len(of) - 1; n >= 0 && of[n].lane == k.lane && of[n].to == s.From {
+				of[n].to = s.To
+			} else {
+				lags[k.who] = append(of, lag{k.lane, s.From, s.To})
 			}
 		}
 	}
@@ -158,7 +169,7 @@ func (b *builder) stale() {
 	begun, active := map[int]int{}, map[int][]lag{}
 	for i := range b.model.Marks {
 		m := &b.model.Marks[i]
-		p := m.Program
+		p := b.process[i]
 		for of := lags[p]; begun[p] < len(of) && of[begun[p]].from <= m.Start; begun[p]++ {
 			active[p] = append(active[p], of[begun[p]])
 		}
@@ -166,26 +177,23 @@ func (b *builder) stale() {
 		if !isWriteVerb(m.Verb) || m.Outcome == NoOp {
 			continue
 		}
-		b.staleMark(m, active[p])
+		b.staleMark(i, active[p])
 	}
 }
 
 // staleMark enters in a write that its program was behind: on the object, or on others of the same resource.
-func (b *builder) staleMark(m *Mark, active []lag) {
+func (b *builder) staleMark(mark int, active []lag) {
+	m := &b.model.Marks[mark]
 	lane := b.model.Lanes[m.Lane]
+	k := hears{m.Lane, b.process[mark]}
 	var stale Stale
-	found := false
-	for _, t := range lane.Told {
-		span, ok := t.at(m.Start)
-		if t.Program != m.Program || !ok || span.Knew == span.Had {
-			continue
-		}
-		missed := lane.Versions[span.Knew+1]
-		if stale.For = m.Start - missed.From; stale.For < leastStale {
-			break
-		}
-		found = true
-		stale.Own = b.isOwn(lane.Versions, span, t.Program)
+	span, found := spanAt(b.knew[k], m.Start)
+	if found = found && span.Knew != span.Had; found {
+		stale.For = m.Start - lane.Versions[span.Knew+1].From
+		found = stale.For >= leastStale
+	}
+	if found {
+		stale.Own = b.isOwn(k, span)
 		if span.Knew >= 0 {
 			stale.Knew = lane.Versions[span.Knew].RV
 		}
@@ -243,10 +251,10 @@ func (b *builder) staleText(s Stale, ofObject bool) string {
 	return fmt.Sprintf("It had not been told everything about %s, for %s.", others, lag)
 }
 
-// isOwn says whether a program had written all versions itself that it had not been told of.
-func (b *builder) isOwn(versions []Version, s Span, program int) bool {
-	for _, v := range versions[s.Knew+1 : s.Had+1] {
-		if v.Mark < 0 || b.model.Marks[v.Mark].Program != program {
+// isOwn says whether a process had written all versions itself that it had not been told of.
+func (b *builder) isOwn(k hears, s Span) bool {
+	for _, v := range b.model.Lanes[k.lane].Versions[s.Knew+1 : s.Had+1] {
+		if v.Mark < 0 || b.process[v.Mark] != k.who {
 			return false
 		}
 	}

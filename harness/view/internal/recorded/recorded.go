@@ -51,5 +51,15 @@ func After(rv string) func(*history.Request) {
 // Open says that a watch has not ended.
 func Open(q *history.Request) { q.Open = true }
 
+// On says over which connection a request came, after another edit, which may be nil.
+func On(connection int64, edit func(*history.Request)) func(*history.Request) {
+	return func(q *history.Request) {
+		q.Connection = connection
+		if edit != nil {
+			edit(q)
+		}
+	}
+}
+
 // Last is the ID of the last request.
 func (r *Recorder) Last() int64 { return r.last }
