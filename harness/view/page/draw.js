@@ -98,7 +98,7 @@ function drawRow(g, model, index, row, y, view, x) {
     if (lane.versions) {
       drawVersions(g, model, lane, i, bottom, view, x, isFamily, taken);
     }
-    (lane.told || []).forEach((told, n) => {
+    (row.told || lane.told || []).forEach((told, n) => {
       const at = bottom + sizes.band + (isFamily ? 0 : n * sizes.told);
       drawTold(g, told, at, view, x, isFamily, taken);
       if (!isFamily) toldPrograms.push([told.program, at]);

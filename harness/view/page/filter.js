@@ -23,7 +23,8 @@ const kinds = {
   stale: (m) => Boolean(m.stale), fault: (m) => Boolean(m.fault), write: isWrite,
 };
 
-// apply returns which marks and which lanes a filter shows. A lane is shown if its name matches and, if words choose requests, it has one.
+// apply returns which marks, lanes and programs a filter shows. A lane is shown if its name matches and, if words choose requests, it has
+// one. If words name programs, only what these have been told is shown.
 export function apply(model, words) {
   const ofMarks = words.filter((w) => w.key === 'program' || w.key === 'verb' || w.key === 'word' && kinds[w.value]);
   const ofLanes = words.filter((w) => !ofMarks.includes(w));
@@ -45,5 +46,7 @@ export function apply(model, words) {
     marks.forEach((shown, i) => { if (shown) has.add(model.marks[i].lane); });
     lanes.forEach((shown, i) => { lanes[i] = shown && has.has(i); });
   }
-  return {lanes, marks};
+  const named = words.filter((w) => w.key === 'program');
+  const programs = model.programs.map((p) => named.every((w) => p.toLowerCase().startsWith(w.value)));
+  return {lanes, marks, programs};
 }

@@ -3,7 +3,7 @@
 export const sizes = {head: 24, group: 22, marks: 13, band: 15, told: 9, gap: 8, label: 210, name: 13};
 
 // rowsOf returns the rows of a model: a head for each resource, and below it a row for each object or family of objects.
-// shown says which lanes a filter shows; open has the families whose objects have a row each.
+// shown is what a filter shows; open has the families whose objects have a row each.
 // Without a column for names, each row has its name above it.
 export function rowsOf(model, {shown, open, column}) {
   const rows = [];
@@ -13,7 +13,7 @@ export function rowsOf(model, {shown, open, column}) {
   let resource = null;
   let family = null;
   model.lanes.forEach((lane, i) => {
-    if (!shown(i)) return;
+    if (!shown.lanes[i]) return;
     if (lane.resource !== resource) {
       resource = lane.resource;
       family = null;
@@ -30,10 +30,10 @@ export function rowsOf(model, {shown, open, column}) {
       return;
     }
     family = null;
-    const told = lane.told || [];
+    const told = (lane.told || []).filter((t) => shown.programs[t.program]);
     const band = lane.versions ? sizes.band : 0;
     const member = lane.family ? lane.resource + ' ' + lane.family : '';
-    add({kind: 'lane', label: lane.name || 'all', key: member, lanes: [i]}, top + band + told.length * sizes.told + sizes.gap);
+    add({kind: 'lane', label: lane.name || 'all', key: member, lanes: [i], told}, top + band + told.length * sizes.told + sizes.gap);
   });
   return {rows, height: y + sizes.gap};
 }

@@ -52,7 +52,7 @@ function filter() {
 }
 
 function relayout() {
-  layout = rowsOf(model, {shown: (lane) => shown.lanes[lane], open: state.open, column: left() > 0});
+  layout = rowsOf(model, {shown, open: state.open, column: left() > 0});
   $('sizer').style.height = layout.height + 'px';
   render();
 }
@@ -545,7 +545,7 @@ function printed() {
   const width = 1100;
   const g = new SVGGraphics();
   printing = true;
-  const wide = rowsOf(model, {shown: (lane) => shown.lanes[lane], open: state.open, column: true});
+  const wide = rowsOf(model, {shown, open: state.open, column: true});
   draw(g, model, index, wide, {...viewOf(width, wide.height), left: sizes.label, top: 0});
   printing = false;
   let box = $('print');

@@ -10,7 +10,7 @@ globalThis.picture = (text, {query, from, to, width, dark}) => {
   const model = JSON.parse(text);
   const shown = apply(model, parse(query));
   const families = new Set(model.lanes.filter((l) => l.family).map((l) => l.resource + ' ' + l.family));
-  const layout = rowsOf(model, {shown: (lane) => shown.lanes[lane], open: query ? families : new Set(), column: true});
+  const layout = rowsOf(model, {shown, open: query ? families : new Set(), column: true});
   const g = new SVGGraphics();
   draw(g, model, indexOf(model), layout, {
     from, to, width, height: layout.height, top: 0, left: sizes.label, theme: themes[dark ? 'dark' : 'light'], chosen: null, cursor: null,
