@@ -29,7 +29,7 @@ func (b *builder) causes() {
 	}
 	last := map[hears]int{}  // the last request for an object
 	wrote := map[hears]int{} // the last write to it that succeeded
-	any := map[int]int{}     // its last write of all
+	latest := map[int]int{}  // its last write of all
 	for i := range b.model.Marks {
 		m := &b.model.Marks[i]
 		process := b.process[i]
@@ -43,7 +43,7 @@ func (b *builder) causes() {
 				after = b.model.Marks[w].Start
 			}
 			before := -1.0
-			if w, ok := any[process]; ok {
+			if w, ok := latest[process]; ok {
 				before = b.model.Marks[w].Start
 			}
 			m.Cause = &Cause{Rule: Unknown, Mark: -1}
@@ -61,7 +61,7 @@ func (b *builder) causes() {
 			default:
 				b.candidates(m.Cause, until(ofAny[process], before, m.Start))
 			}
-			any[process] = i
+			latest[process] = i
 			if m.Outcome == Wrote {
 				wrote[k] = i
 			}

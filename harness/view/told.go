@@ -38,9 +38,8 @@ type heard struct {
 	rv uint64
 }
 
-// told finds what each program with a watch has been told of each object: by events; by lists and bookmarks at a version, up to that. A
-// list or a bookmark of a watch with a selector counts for the objects of which the program has been told before. The oldest version
-// that anybody has seen is taken for the one that a program knew of which nothing older was told.
+// told finds what each program with a watch has been told of each object: by events; by lists and bookmarks at a version, everything up
+// to that. A list or a bookmark of a watch with a selector counts only for objects of which the program has been told before.
 func (b *builder) told() {
 	for k, spans := range b.hear(func(mark int) int { return b.model.Marks[mark].Program }) {
 		lane := &b.model.Lanes[k.lane]
