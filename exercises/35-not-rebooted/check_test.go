@@ -22,34 +22,34 @@ import (
 func TestExercise(t *testing.T) {
 	check.Run(t,
 		check.Scene{Name: "a machine reboots", Play: func(w *check.World) {
-			m := begin(w, machine{})
+			m := begin(w, habits{})
 			m.run(10 * time.Minute)
 			m.expect(1, "")
 		}},
 		check.Scene{Name: "the agent is killed before it can reboot the machine", Play: func(w *check.World) {
 			killAfterWrite(w)
-			m := begin(w, machine{})
+			m := begin(w, habits{})
 			m.run(10 * time.Minute)
 			m.expect(1, "The agent was killed right after it had marked node-1 as rebooting, and was started again. ")
 		}},
 		check.Scene{Name: "the machine refuses to reboot at first", Play: func(w *check.World) {
-			m := begin(w, machine{refuse: 3})
+			m := begin(w, habits{refuse: 3})
 			m.run(10 * time.Minute)
 			m.expect(1, "The machine refused to reboot three times, because an update was running. ")
 		}},
 		check.Scene{Name: "the agent is killed before it can reboot the machine, which then refuses", Play: func(w *check.World) {
 			killAfterWrite(w)
-			m := begin(w, machine{refuse: 3})
+			m := begin(w, habits{refuse: 3})
 			m.run(10 * time.Minute)
 			m.expect(1, "The agent was killed right after it had marked node-1 as rebooting, and was started again. Then the machine refused to reboot three times. ")
 		}},
 		check.Scene{Name: "the machine takes a while to go down", Play: func(w *check.World) {
-			m := begin(w, machine{goesDownIn: 30 * time.Second})
+			m := begin(w, habits{goesDownIn: 30 * time.Second})
 			m.run(10 * time.Minute)
 			m.expect(1, "The machine took half a minute to go down. ")
 		}},
 		check.Scene{Name: "an agent of an older version has not written a boot ID", Play: func(w *check.World) {
-			m := begin(w, machine{})
+			m := begin(w, habits{})
 			m.run(5 * time.Minute)
 			m.expect(1, "")
 			n := m.node()
@@ -91,8 +91,14 @@ type machine struct {
 	down   bool
 }
 
+// habits are what a machine does when it is to reboot.
+type habits struct {
+	refuse     int           // how many reboots it refuses at first
+	goesDownIn time.Duration // as in machine
+}
+
 // begin starts the agent of a machine. What the machine does must be known by then: the agent may be quick.
-func begin(w *check.World, as machine) *machine {
+func begin(w *check.World, as habits) *machine {
 	w.Given(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{Now: "", "owner": "ops"}}})
 	m := &machine{w: w, boots: 1, refuse: as.refuse, goesDownIn: as.goesDownIn}
 	m.start()

@@ -56,6 +56,7 @@ type agent struct {
 	node        string
 	command     []string
 	justStarted bool
+	isRebooting bool // it has told the machine to reboot
 }
 
 func (a *agent) run(ctx context.Context) {
@@ -89,7 +90,10 @@ func (a *agent) run(ctx context.Context) {
 			fmt.Fprintln(os.Stderr, "rebooter:", err)
 			time.AfterFunc(200*time.Millisecond, notify)
 		}
-		a.justStarted = false
+		if a.justStarted = false; a.isRebooting {
+			<-ctx.Done() // the machine goes down; a second command might reboot it again when it is up
+			return
+		}
 	}
 }
 
@@ -106,6 +110,7 @@ func (a *agent) reconcile(node *corev1.Node) error {
 		if err != nil {
 			return errors.New(string(out))
 		}
+		a.isRebooting = true
 	case isWanted:
 		return a.annotate(node, map[string]any{inProgress: bootID})
 	}
