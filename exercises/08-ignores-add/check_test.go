@@ -36,7 +36,7 @@ func TestExercise(t *testing.T) {
 				w.Failf("A reboot of node-1 was requested before its agent was started. A minute after the start, the machine has rebooted %d times instead of once.", machine.reboots)
 			}
 			if machine.last > soon {
-				w.Failf("A reboot of node-1 was requested before its agent was started. The machine rebooted only %s after the start.", machine.last)
+				w.Failf("A reboot of node-1 was requested before its agent was started. The machine rebooted as late as %s after the start.", machine.last)
 			}
 		}},
 		check.Scene{Name: "nobody requests a reboot", Play: func(w *check.World) {

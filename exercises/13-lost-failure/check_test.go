@@ -54,7 +54,7 @@ func TestExercise(t *testing.T) {
 			start(w, c)
 			w.Advance(10 * time.Minute)
 			if c.Calls() > 200 {
-				w.Failf("The cloud was down for ten minutes, and the controller called it %d times.", c.Calls())
+				w.Failf("The cloud was down for ten minutes, and the controller called it %d times. Once every ten seconds would be often enough.", c.Calls())
 			}
 			if w.Errors() == 0 {
 				w.Failf("The cloud was down for ten minutes, so network blue could not be created, and no error was logged: nobody will know.")

@@ -29,7 +29,9 @@ func TestExercise(t *testing.T) {
 			w.Given(task("import", ""))
 			w.Advance(time.Second)
 			w.Say("the user changes the task")
-			w.Given(task("import", "new"))
+			changed := task("import", "new")
+			changed.Data["image"] += ":2"
+			w.Given(changed)
 			w.Advance(time.Minute)
 			expect(w, "import", "The task was changed a second after its creation, and the watch of Pods was five seconds late. ")
 		}},

@@ -69,6 +69,26 @@ func TestExercise(t *testing.T) {
 			start(w)
 			w.Never(time.Minute, func() bool { return len(admitted(w)) > 1 }, "At most one Node may be unavailable. Node node-2 is being rebooted, and the controller admitted node-1, too.")
 		}},
+		check.Scene{Name: "two Nodes that are not ready need a reboot", Play: func(w *check.World) {
+			w.Given(node("node-1", corev1.ConditionUnknown, Needed), node("node-2", corev1.ConditionUnknown, Needed), node("node-3", corev1.ConditionTrue))
+			start(w)
+			w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "The kubelets of node-1 and node-2 have stopped reporting, and both Nodes need a reboot. Each waits for the other: two minutes later, neither has been admitted.")
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 1 }, "At most one Node may be unavailable, and the controller admitted both node-1 and node-2.")
+		}},
+		check.Scene{Name: "a Node has a taint", Play: func(w *check.World) {
+			tainted := node("node-2", corev1.ConditionTrue)
+			tainted.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "database", Effect: corev1.TaintEffectNoSchedule}}
+			w.Given(node("node-1", corev1.ConditionTrue, Needed), tainted)
+			start(w)
+			w.Eventually(2*time.Minute, func() bool { return len(admitted(w)) > 0 }, "All Nodes are ready. Node node-2 has a taint, since it is for databases only. Two minutes later, node-1 has not been admitted.")
+		}},
+		check.Scene{Name: "a Node that is cordoned needs a reboot while another one is not ready", Play: func(w *check.World) {
+			cordoned := node("node-1", corev1.ConditionTrue, Needed)
+			cordoned.Spec.Unschedulable = true
+			w.Given(cordoned, node("node-2", corev1.ConditionFalse))
+			start(w)
+			w.Never(time.Minute, func() bool { return len(admitted(w)) > 0 }, "At most one Node may be unavailable. Node node-2 is not ready. Node node-1 is cordoned, but its Pods still run, and the controller admitted it as well.")
+		}},
 		check.Scene{Name: "a Node that is not ready cannot be admitted", Play: func(w *check.World) {
 			w.Given(node("node-1", corev1.ConditionFalse, Needed), node("node-2", corev1.ConditionTrue, Needed))
 			w.Inject("verb=update,resource=nodes,name=node-1,refuse=500", "verb=patch,resource=nodes,name=node-1,refuse=500")

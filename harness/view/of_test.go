@@ -311,10 +311,10 @@ func TestStaleWrites(t *testing.T) {
 			r.Request(700, 701, "loop", "patch", "a", recorded.On(1, recorded.After("30")))
 		}, "knew 10 had 20 for 600 own false others [b]: It had been told of version 10; the API server had version 20, and it had been behind for 600ms. " +
 			"Nor had it been told everything about b."},
-		"a process that had lost its connection writes": {func(r *recorded.Recorder, w int64) {
+		"a process that had lost its connection writes": {func(r *recorded.Recorder, _ int64) {
 			r.Records[0].Request.Connection = 1
 			r.Records[0].Request.Open, r.Records[0].Request.Duration = false, 300*time.Millisecond
-			w = r.Request(400, 401, "loop", "watch", "", recorded.On(2, recorded.Open))
+			w := r.Request(400, 401, "loop", "watch", "", recorded.On(2, recorded.Open))
 			r.Late(w, 100, 900, "MODIFIED", "a", "20")
 			r.Request(700, 701, "loop", "patch", "a", recorded.On(2, recorded.After("30")))
 		}, "knew 10 had 20 for 600 own false others []: It had been told of version 10; the API server had version 20, and it had been behind for 600ms."},
