@@ -221,7 +221,8 @@ func (p Program) cacheKey(environment string) (string, error) {
 			if err != nil || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".md") {
 				return err
 			}
-			if strings.HasPrefix(entry.Name(), ".") { // an editor's, or a file manager's
+			// An editor's or a file manager's, or what npm has downloaded for "make page".
+			if strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" {
 				if entry.IsDir() && path != root {
 					return filepath.SkipDir
 				}

@@ -73,6 +73,8 @@ func TestBuildsOnlyWhenSourcesOrFlagsHaveChanged(t *testing.T) {
 	write(t, filepath.Join(p.Dir, "main_test.go"), "package main")
 	write(t, filepath.Join(p.Dir, "README.md"), "words")
 	write(t, filepath.Join(p.Dir, ".main.go.swp"), "of an editor")
+	require.NoError(t, os.Mkdir(filepath.Join(p.Dir, "node_modules"), 0o700))
+	write(t, filepath.Join(p.Dir, "node_modules", "index.js"), "of npm")
 	require.NoError(t, os.Symlink("nobody@nowhere", filepath.Join(p.Dir, ".#main.go")))
 	_, progress = build(t, p)
 	require.Empty(t, progress, "tests, Markdown and hidden files are not part of the program")

@@ -3,10 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,15 +40,4 @@ func TestREADMECommandsWork(t *testing.T) {
 	player := play.Player{Out: &screen, Scratch: t.TempDir(), Limit: 10 * time.Minute, Env: append(env, "CGO_ENABLED=0")}
 	_, err = player.Play(t.Context(), page)
 	require.NoError(t, err, "%s", screen.String())
-}
-
-// If a package of the workshop's command is not among the sources, a change of it does not cause a new build.
-func TestWorkshopSourcesAreComplete(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "../workshop").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	for _, name := range strings.Fields(string(out)) {
-		if local, ok := strings.CutPrefix(name, "example.com/controllers/harness/"); ok {
-			require.True(t, slices.Contains(gobuild.Workshop("").Sources, local), "add %s to the sources in gobuild.Workshop", local)
-		}
-	}
 }
