@@ -59,7 +59,7 @@ func ExampleRead() {
 	fmt.Println(err)
 	// Output:
 	// 1 1.5ms <nil>
-	// line 1: not a record: it must have either a request or an event
+	// line 1: not a record: it must have one of request, event, seen, step, process and sample
 }
 
 func ExampleReadFile() {

@@ -10,15 +10,17 @@ type History struct {
 	Requests []Request // sorted by Start
 	Events   []Event   // sorted by Time
 
+	Besides
+
 	// earlier has, by ID, the watches that are not in Requests but have events in Events.
 	earlier map[int64]Request
 	// from and to are the limits that [History.Between] was given; zero means no limit.
 	from, to time.Time
 }
 
-// Where returns the requests for which keep returns true, and the events of those of them that are watches.
+// Where returns the requests for which keep returns true, the events of those of them that are watches, and all that is besides.
 func (h *History) Where(keep func(Request) bool) *History {
-	part := &History{earlier: map[int64]Request{}, from: h.from, to: h.to}
+	part := &History{Besides: h.Besides, earlier: map[int64]Request{}, from: h.from, to: h.to}
 	kept := map[int64]bool{}
 	for id, r := range h.earlier {
 		if keep(r) {
@@ -47,7 +49,7 @@ func (h *History) Between(from, to time.Time) *History {
 		return (from.IsZero() || !t.Before(from)) && (to.IsZero() || t.Before(to))
 	}
 	watches := h.watches()
-	part := &History{earlier: map[int64]Request{}, from: later(h.from, from), to: sooner(h.to, to)}
+	part := &History{Besides: h.Besides.where(in), earlier: map[int64]Request{}, from: later(h.from, from), to: sooner(h.to, to)}
 	for _, r := range h.Requests {
 		if in(r.Start) {
 			part.Requests = append(part.Requests, r)

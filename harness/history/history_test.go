@@ -29,8 +29,8 @@ func TestRead(t *testing.T) {
 		"cut off at the end":         {request + "\n" + event[:20], 1, 0, ""},
 		"cut off in the middle":      {event[:20] + "\n" + request + "\n", 0, 0, "line 1: not a record"},
 		"cut off, but with its end":  {request + "\n" + event[:20] + "\n", 0, 0, "line 2: not a record"},
-		"neither":                    {request + "\n{}\n", 0, 0, "line 2: not a record: it must have either"},
-		"both at once":               {request[:len(request)-1] + "," + event[1:] + "\n", 0, 0, "line 1: not a record: it must have either"},
+		"neither":                    {request + "\n{}\n", 0, 0, "line 2: not a record: it must have one of"},
+		"both at once":               {request[:len(request)-1] + "," + event[1:] + "\n", 0, 0, "line 1: not a record: it must have one of"},
 		"fields of a later recorder": {`{"request":{"id":1,"start":"2026-01-02T15:00:00Z","verb":"get","uri":"/","color":"red"}}` + "\n", 1, 0, ""},
 		"a long line":                {strings.Replace(request, `"/"`, `"/`+strings.Repeat("x", 1<<20)+`"`, 1) + "\n", 1, 0, ""},
 	} {

@@ -5,8 +5,8 @@
 //   - A [History] is never modified. Its methods return parts of it, which can be queried in the same way.
 //   - What a fault did to a request is recorded as data: see [Injection].
 //
-// A recording is a file of JSON Lines, written by [example.com/controllers/harness/apiproxy]. Each line is a [Record],
-// either a [Request] or an [Event] of a watch. A request is written when it has ended. A watch may stay open for
+// A recording is a file of JSON Lines, written by [example.com/controllers/harness/apiproxy]. Each line is a [Record]: a
+// [Request], an [Event] of a watch, or something that is not on the wire (besides.go). A request is written when it has ended. A watch may stay open for
 // minutes, so it is written twice with the same ID: with "open" when the response begins, and without it when the watch
 // has ended. If the recorder was killed, the last line may be incomplete.
 //
@@ -26,7 +26,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -34,6 +33,20 @@ import (
 type Record struct {
 	Request *Request `json:"request,omitempty"`
 	Event   *Event   `json:"event,omitempty"`
+	Seen    *Event   `json:"seen,omitempty"` // an event of a watch of the recorder's own; its Request is 0
+	Step    *Step    `json:"step,omitempty"`
+	Process *Process `json:"process,omitempty"`
+	Sample  *Sample  `json:"sample,omitempty"`
+}
+
+// kinds is how many of the fields are set.
+func (r Record) kinds() (n int) {
+	for _, isSet := range []bool{r.Request != nil, r.Event != nil, r.Seen != nil, r.Step != nil, r.Process != nil, r.Sample != nil} {
+		if isSet {
+			n++
+		}
+	}
+	return n
 }
 
 // Request is a request and its outcome.
@@ -258,7 +271,8 @@ func parse(line []byte) (Record, error) {
 	if err := json.Unmarshal(line, &record); err != nil {
 		return record, fmt.Errorf("not a record: %w", err)
 	}
-	if record.Request == nil && record.Event == nil {
+	kinds := record.kinds()
+	if kinds == 0 {
 		var fields map[string]json.RawMessage
 		if err := json.Unmarshal(line, &fields); err == nil && len(fields) == 1 {
 			for kind, value := range fields {
@@ -268,8 +282,8 @@ func parse(line []byte) (Record, error) {
 			}
 		}
 	}
-	if (record.Request == nil) == (record.Event == nil) {
-		return record, errors.New("not a record: it must have either a request or an event")
+	if kinds != 1 {
+		return record, errors.New("not a record: it must have one of request, event, seen, step, process and sample")
 	}
 	return record, nil
 }
@@ -279,53 +293,24 @@ func Of(records ...Record) *History {
 	h := &History{}
 	at := map[int64]int{}
 	for _, record := range records {
-		if record.Event != nil {
+		switch {
+		case record.Event != nil:
 			h.Events = append(h.Events, *record.Event)
-			continue
+		case record.Request == nil:
+			h.addBesides(record)
+		default:
+			if i, ok := at[record.Request.ID]; ok {
+				h.Requests[i] = *record.Request
+				continue
+			}
+			at[record.Request.ID] = len(h.Requests)
+			h.Requests = append(h.Requests, *record.Request)
 		}
-		if i, ok := at[record.Request.ID]; ok {
-			h.Requests[i] = *record.Request
-			continue
-		}
-		at[record.Request.ID] = len(h.Requests)
-		h.Requests = append(h.Requests, *record.Request)
 	}
 	slices.SortStableFunc(h.Requests, func(a, b Request) int {
 		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID))
 	})
-	slices.SortStableFunc(h.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
+	byTime(h.Events, func(e Event) time.Time { return e.Time })
+	h.sortBesides()
 	return h
-}
-
-// Memory is a recording in memory, for tests. The zero value is an empty recording. All methods may be called
-// concurrently.
-type Memory struct {
-	mu      sync.Mutex
-	records []Record
-	made    *History // of the first records, as many as madeOf; nil if none was made yet
-	madeOf  int
-}
-
-// Record adds a record.
-func (m *Memory) Record(r Record) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.records = append(m.records, r)
-}
-
-// Len returns the number of records so far.
-func (m *Memory) Len() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.records)
-}
-
-// History returns the history of the records so far. It costs nothing if there are no new ones.
-func (m *Memory) History() *History {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.made == nil || m.madeOf < len(m.records) {
-		m.made, m.madeOf = Of(m.records...), len(m.records)
-	}
-	return m.made
 }

@@ -61,9 +61,9 @@ func TestTail(t *testing.T) {
 func TestTailRejects(t *testing.T) {
 	for text, want := range map[string]string{
 		firstLine + "<html>\n":                    "line 2: not a record",
-		`{"request":{}, "event":{}}` + "\n":       "line 1: not a record: it must have either a request or an event",
-		`{"kind":"Pod","apiVersion":"v1"}` + "\n": "line 1: not a record: it must have either a request or an event",
-		`{"process":{"name":"loop"}}` + "\n":      `line 1: a record of the kind "process", which this version does not know: use the version that made the recording, or a later one`,
+		`{"request":{}, "event":{}}` + "\n":       "line 1: not a record: it must have one of request, event, seen, step, process and sample",
+		`{"kind":"Pod","apiVersion":"v1"}` + "\n": "line 1: not a record: it must have one of request, event, seen, step, process and sample",
+		`{"dream":{"name":"loop"}}` + "\n":        `line 1: a record of the kind "dream", which this version does not know: use the version that made the recording, or a later one`,
 	} {
 		path := filepath.Join(t.TempDir(), "recording")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

@@ -373,13 +373,8 @@ func (k *Keep) writeFiles(name string, o Outcome) error {
 }
 
 func writeRecording(w io.Writer, h *history.History) error {
-	for _, q := range h.Requests {
-		if err := history.Write(w, history.Record{Request: &q}); err != nil {
-			return err
-		}
-	}
-	for _, e := range h.Events {
-		if err := history.Write(w, history.Record{Event: &e}); err != nil {
+	for _, record := range h.Records() {
+		if err := history.Write(w, record); err != nil {
 			return err
 		}
 	}
