@@ -485,3 +485,25 @@ func TestStop(t *testing.T) {
 		})
 	}
 }
+
+func TestEvents(t *testing.T) {
+	w := newWorld(t)
+	old := w.put("pods", "old")
+	s := w.watch("pods")
+	before := w.put("pods", "before")
+	seen(t, s, "pods", before)
+	since := time.Now()
+	first := w.put("pods", "a")
+	second := w.put("pods", "a")
+	gone := w.remove("pods", "a")
+	seen(t, s, "pods", gone)
+	var got []string
+	for _, e := range s.Events(since) {
+		got = append(got, fmt.Sprintf("%s %s %s %s %s", e.Type, e.Resource, e.Name, e.UID, e.ResourceVersion))
+		require.False(t, e.Time.Before(since))
+	}
+	require.Equal(t, []string{
+		"ADDED pods before uid-before " + before, "ADDED pods old uid-old " + old,
+		"ADDED pods a uid-a " + first, "MODIFIED pods a uid-a " + second, "DELETED pods a uid-a " + gone,
+	}, got)
+}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"example.com/controllers/harness/history"
 )
 
 // freeze stops all threads of the program with SIGSTOP, and lets them continue with SIGCONT after a time, or when ctx ends.
@@ -24,6 +26,7 @@ func (p *process) freeze(ctx context.Context, long time.Duration) (done bool) {
 		p.frozen = thawed
 		p.freezes = append(p.freezes, time.Now())
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGSTOP) // it may have exited just now
+		p.noteState(history.Frozen)
 	}
 	p.mu.Unlock()
 	for begin, left := time.Now(), long; left > 0 && ctx.Err() == nil; left = long - p.elapsed(begin) {
@@ -57,6 +60,7 @@ func (p *process) thawLocked() {
 	}
 	if p.cmd != nil {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGCONT) // it may have been killed just now
+		p.noteState(history.Running)
 	}
 	close(p.frozen)
 	p.frozen = nil

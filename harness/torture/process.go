@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"example.com/controllers/harness/history"
 )
 
 // process is the controller under test. It can be started again after it has ended.
@@ -26,6 +28,7 @@ type process struct {
 	starting func()                              // is called before each start; may be nil
 	unslowed func(since time.Time) time.Duration // how long it would be since then with enough processors; may be nil
 	downtime time.Duration                       // after an exit, before it is started again; 0 for restartDelay
+	note     func(history.ProcessState)          // is told what the process does from now on; may be nil
 
 	off atomic.Bool // the machine that it runs on is off, so it must not be started
 
@@ -69,6 +72,7 @@ func (p *process) startLocked() error {
 	exited := make(chan struct{})
 	p.cmd, p.exited, p.stopping, p.logStart = cmd, exited, false, p.log.Len()
 	p.starts = append(p.starts, started)
+	p.noteState(history.Running)
 	go p.wait(cmd, exited, started)
 	return nil
 }
@@ -83,6 +87,9 @@ func (p *process) wait(cmd *exec.Cmd, exited chan<- struct{}, started time.Time)
 		p.reportDeath(deathOf(err, p.log.String()[p.logStart:]))
 	}
 	restart := allowed && !p.stopping
+	if p.killed != cmd {
+		p.noteState(history.Ended)
+	}
 	p.cmd = nil
 	p.thawLocked()
 	close(exited)
@@ -103,6 +110,13 @@ func (p *process) wait(cmd *exec.Cmd, exited chan<- struct{}, started time.Time)
 
 // restartDelay is how long a controller that has exited is down. A kubelet takes longer.
 const restartDelay = 200 * time.Millisecond
+
+// noteState says what the process does from now on.
+func (p *process) noteState(state history.ProcessState) {
+	if p.note != nil {
+		p.note(state)
+	}
+}
 
 func (p *process) isStopping() bool {
 	p.mu.Lock()
@@ -151,12 +165,15 @@ func (p *process) signal(signal syscall.Signal) (*exec.Cmd, <-chan struct{}) {
 	if p.cmd == nil {
 		return nil, nil
 	}
+	_ = syscall.Kill(-p.cmd.Process.Pid, signal) // it may have exited just now
+	p.thawLocked()                               // a frozen program would not receive SIGTERM
 	if signal == syscall.SIGKILL {
 		p.killed = p.cmd
 		p.kills = append(p.kills, time.Now())
+		p.noteState(history.Killed)
+	} else {
+		p.noteState(history.Stopping)
 	}
-	_ = syscall.Kill(-p.cmd.Process.Pid, signal) // it may have exited just now
-	p.thawLocked()                               // a frozen program would not receive SIGTERM
 	return p.cmd, p.exited
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"example.com/controllers/harness/history"
 )
 
 // script is a controller that is a shell script.
@@ -497,4 +499,25 @@ func TestAFaultAtAReplicaThatAStepIsAboutToStop(t *testing.T) {
 			require.LessOrEqual(t, strings.Count(replicas[1].Log(), "told"), 1)
 		})
 	}
+}
+
+// What is drawn of a process is what was done to it.
+func TestWhatAProcessDoesIsNoted(t *testing.T) {
+	p := unstarted(t, func(int64) bool { return false }, exitsOnTERM)
+	var noted []history.ProcessState // with p.mu
+	p.note = func(state history.ProcessState) { noted = append(noted, state) }
+	t.Cleanup(p.kill)
+	require.NoError(t, p.start())
+	p.says("ready")
+	p.freeze(t.Context(), time.Millisecond)
+	require.Nil(t, p.stop(0))
+	require.NoError(t, p.start())
+	p.kill()
+	require.Equal(t, []history.ProcessState{
+		history.Running, history.Frozen, history.Running, history.Stopping, history.Ended, history.Running, history.Killed,
+	}, noted)
+	p.command = []string{"/bin/sh", "-c", "exit 3"}
+	require.NoError(t, p.start())
+	p.fails()
+	require.Equal(t, []history.ProcessState{history.Running, history.Ended}, noted[7:])
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -139,6 +140,9 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 	p.process.off.Store(one.node != "") // until followMachines starts it
 	if len(r.scenario.programs()) > 1 || one.name != one.program {
 		p.process.label = one.name
+	}
+	p.process.note = func(state history.ProcessState) {
+		r.recording.Record(history.Record{Process: &history.Process{Time: time.Now(), Program: p.process.label, State: state}})
 	}
 	for _, word := range r.commands[one.program] {
 		if word, err = withPorts(replace.Replace(word)); err != nil {

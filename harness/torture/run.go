@@ -94,6 +94,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 	if err == nil {
 		seen, err = r.execute(ctx)
 	}
+	r.recordStates()
 	outcome := Outcome{Plan: plan, History: r.recording.History()}
 	if err == nil {
 		var failure *Failure
@@ -124,6 +125,21 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 		outcome.Verdict, outcome.Message = NotRun, err.Error()
 	}
 	return outcome, seen, nil
+}
+
+// recordStates adds to the recording what our own watches have seen since the programs were started.
+func (r *run) recordStates() {
+	if r.states == nil || len(r.stepStarts) == 0 {
+		return
+	}
+	groups := map[string]string{}
+	for _, of := range r.resources {
+		groups[of.Resource] = of.Group
+	}
+	for _, e := range r.states.Events(r.stepStarts[0]) {
+		e.Group = groups[e.Resource]
+		r.recording.Record(history.Record{Seen: &e})
+	}
 }
 
 // isMet reports whether any fault of the plan was injected in a run that was recorded. A plan without faults is always met.
@@ -179,6 +195,7 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 		return nil, err
 	}
 	seen = new(observation)
+	r.recordStep(time.Now(), "the quiet time")
 	if seen.rest, err = r.awaitRest(ctx); err != nil {
 		return nil, err
 	}
@@ -187,6 +204,7 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 			return nil, err
 		}
 	}
+	r.recordStep(time.Now(), "the end: SIGTERM")
 	if failure := r.stopPrograms(); failure != nil {
 		return nil, failure
 	}
@@ -629,9 +647,20 @@ func (r *run) isIncidental(resource string) bool {
 	return (resource == "events" || resource == "leases") && !slices.Contains(r.scenario.plurals(), resource)
 }
 
+// beginStep notes that a step begins.
+func (r *run) beginStep(name string) {
+	now := time.Now()
+	r.stepStarts = append(r.stepStarts, now)
+	r.recordStep(now, name)
+}
+
+func (r *run) recordStep(at time.Time, name string) {
+	r.recording.Record(history.Record{Step: &history.Step{Time: at, Name: name}})
+}
+
 // play waits until the controller has done its job, and takes the steps.
 func (r *run) play(ctx context.Context) error {
-	r.stepStarts = append(r.stepStarts, time.Now())
+	r.beginStep("the start")
 	if err := r.awaitWatches(ctx); err != nil {
 		return err
 	}
@@ -648,7 +677,7 @@ func (r *run) play(ctx context.Context) error {
 		if err := r.await(ctx, r.rules.when[i]); err != nil {
 			return fmt.Errorf("step %q cannot begin: %w", step.Name, err)
 		}
-		r.stepStarts = append(r.stepStarts, time.Now())
+		r.beginStep(step.Name)
 		if err := r.applyStep(ctx, step); err != nil {
 			return err
 		}

@@ -86,10 +86,21 @@ func merge(recordings []*history.History) (h *history.History, seen []history.Ev
 		}
 	}
 	slices.SortStableFunc(h.Events, func(a, b history.Event) int { return a.Time.Compare(b.Time) })
+	h.Besides = besidesOf(recordings)
 	return h, seen
 }
 
 // endedBefore says whether a request had ended before another began, so that they cannot be one.
 func endedBefore(outer, inner history.Request) bool {
 	return !outer.Open && outer.End().Before(inner.Start)
+}
+
+// besidesOf returns what is in several recordings besides requests and events.
+func besidesOf(recordings []*history.History) history.Besides {
+	var all []history.Record
+	for _, recording := range recordings {
+		part := history.History{Besides: recording.Besides}
+		all = append(all, part.Records()...)
+	}
+	return history.Of(all...).Besides
 }

@@ -22,6 +22,49 @@ type Model struct {
 	Marks    []Mark    `json:"marks"`    // the requests, sorted by Start
 	Events   []Event   `json:"events"`   // without bookmarks, sorted by Told
 	Missing  []string  `json:"missing"`  // what the recording does not have, in sentences; empty if it has everything
+
+	Steps     []Step    `json:"steps,omitempty"`     // sorted by At
+	Processes []Process `json:"processes,omitempty"` // sorted by Program
+	Series    []Series  `json:"series,omitempty"`    // sorted by Program, Metric and Of
+}
+
+// Step is the beginning of a step of what was done to the world.
+type Step struct {
+	At   float64 `json:"at"`
+	Name string  `json:"name"`
+}
+
+// Process is a process of a program, if something is known of it beyond its requests.
+type Process struct {
+	Program int     `json:"program"`
+	Number  int     `json:"number,omitempty"` // from 1, if there are several of the program
+	States  []State `json:"states,omitempty"` // sorted by From, without gaps; empty if they were not recorded
+	// Leads are the times in which no other process wrote a Lease after this one had. Who holds it is content, which is not in a
+	// recording, but only who holds a Lease writes it, or takes it.
+	Leads []Lead `json:"leads,omitempty"`
+}
+
+// State is what a process does for a time.
+type State struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+	Is   string  `json:"is"` // see [history.ProcessState]
+}
+
+// Lead is a time in which a process was the last to write a Lease.
+type Lead struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+	Lane int     `json:"lane"` // of the Lease
+}
+
+// Series are the values of a metric.
+type Series struct {
+	Program int          `json:"program"`
+	Metric  string       `json:"metric"`
+	Of      string       `json:"of,omitempty"` // the values of its labels
+	Points  [][2]float64 `json:"points"`       // time and value, sorted by time
+	Most    float64      `json:"most"`         // the largest value
 }
 
 // Lane is an object, or all requests about a resource that name no object.

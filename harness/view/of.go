@@ -26,6 +26,7 @@ func Of(title string, recordings ...*history.History) *Model {
 	b.truth()
 	b.told()
 	b.causes()
+	b.besides(h)
 	return b.model
 }
 
@@ -87,6 +88,26 @@ func (b *builder) begin(h *history.History) {
 	}
 	for _, e := range h.Events {
 		see(came(e), e.Time)
+	}
+	for _, e := range h.Seen {
+		see(e.Time, e.Time)
+	}
+	for _, s := range h.Steps {
+		see(s.Time, s.Time)
+	}
+	alone := len(names) == 1
+	name := func(program string) {
+		if program != "" || !alone {
+			names[cmp.Or(program, unnamed)] = true
+		}
+	}
+	for _, p := range h.Processes {
+		see(p.Time, p.Time)
+		name(p.Program)
+	}
+	for _, s := range h.Samples {
+		see(s.Time, s.Time)
+		name(s.Program)
 	}
 	b.model.Start = b.start
 	if !last.IsZero() {
@@ -228,11 +249,11 @@ func (b *builder) events(h *history.History, seen []history.Event) {
 			})
 		}
 	}
-	for _, e := range seen {
+	for i, e := range slices.Concat(seen, h.Seen) {
 		if e.Type != "BOOKMARK" && e.Type != "ERROR" {
 			resource := history.Request{Group: e.Group, Resource: e.Resource}.What()
 			lane := b.lane(laneKey{resource, strings.Trim(e.Namespace+"/"+e.Name, "/")})
-			b.sight(lane, sight{text: e.ResourceVersion, uid: e.UID, at: b.ms(came(e)), mark: -1, gone: e.Type == "DELETED", changed: e.Changed, event: -1})
+			b.sight(lane, sight{text: e.ResourceVersion, uid: e.UID, at: b.ms(came(e)), mark: -1, gone: e.Type == "DELETED", changed: e.Changed, event: -1, ours: i >= len(seen)})
 		}
 	}
 	if orphans > 0 {

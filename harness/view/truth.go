@@ -19,7 +19,8 @@ type sight struct {
 	gone     bool // the object does not exist at this version
 	deleting bool
 	changed  string
-	event    int // or -1
+	event    int  // or -1
+	ours     bool // of the recorder: it saw the version when it came to be
 }
 
 // number parses a resourceVersion. Those of Kubernetes are numbers, and comparable within a resource:
@@ -92,6 +93,7 @@ func (b *builder) versions(lane int, latest []news) {
 			known.at = min(known.at, s.at)
 			known.mark = max(known.mark, s.mark)
 			known.created, known.deleting, known.gone = known.created || s.created, known.deleting || s.deleting, known.gone || s.gone
+			known.ours = known.ours || s.ours
 			known.uid, known.changed = cmp.Or(known.uid, s.uid), cmp.Or(known.changed, s.changed)
 		}
 		if s.event >= 0 {
@@ -111,7 +113,7 @@ func (b *builder) versions(lane int, latest []news) {
 	}
 	var versions []Version
 	for _, s := range merged {
-		v := Version{RV: s.text, UID: s.uid, From: s.at, Late: s.mark < 0, Mark: s.mark, Created: s.created, Gone: s.gone, Changed: s.changed}
+		v := Version{RV: s.text, UID: s.uid, From: s.at, Late: s.mark < 0 && !s.ours, Mark: s.mark, Created: s.created, Gone: s.gone, Changed: s.changed}
 		if s.mark >= 0 {
 			v.From = max(v.From, b.model.Marks[s.mark].Start)
 		}
