@@ -76,6 +76,9 @@ var neverEqual = []string{
 	"spec.clusterIP", "spec.clusterIPs",
 }
 
+// neverEqualOf are such fields of one resource.
+var neverEqualOf = []Path{{resource: "nodes", parts: []string{"status", "addresses"}}}
+
 // tokenVolume is the generated name of the volume that holds a ServiceAccount's token.
 var tokenVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 
@@ -107,7 +110,7 @@ func Normalize(state State, scope Scope, mayDiffer []Path) []string {
 			for _, path := range neverEqual {
 				remove(copied, splitPath(path))
 			}
-			for _, path := range mayDiffer {
+			for _, path := range slices.Concat(neverEqualOf, mayDiffer) {
 				if path.resource == resource && (path.name == "" || path.name == name) {
 					remove(copied, path.parts)
 				}

@@ -126,6 +126,13 @@ func TestStaleObservedGenerations(t *testing.T) {
 	require.Equal(t, []string{"networks " + outside}, normalize(outside), "an object without a generation stays as it is")
 }
 
+// A Node has the address of its machine; that of a Gateway is the answer of a controller.
+func TestNormalizeRemovesAddressesOfNodes(t *testing.T) {
+	const text = `{"metadata":{"name":"a"},"status":{"addresses":[{"address":"10.0.0.1"}]}}`
+	state := oracle.State{"nodes": {"a": object(t, text)}, "gateways": {"a": object(t, text)}}
+	require.Equal(t, []string{"gateways " + text, `nodes {"metadata":{"name":"a"},"status":{}}`}, oracle.Normalize(state, oracle.Scope{Namespace: "shop"}, nil))
+}
+
 func TestNormalize(t *testing.T) {
 	o := object(t, `{"metadata":{"name":"a","namespace":"shop","creationTimestamp":"2026-01-02T03:04:05Z","uid":"u"},"spec":{"day":"2026-01-02"}}`)
 	before := object(t, `{"metadata":{"name":"a","namespace":"shop","creationTimestamp":"2026-01-02T03:04:05Z","uid":"u"},"spec":{"day":"2026-01-02"}}`)

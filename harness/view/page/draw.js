@@ -60,16 +60,16 @@ export function draw(g, model, index, layout, view) {
   g.rect(0, 0, view.width, view.height, {fill: theme.paper});
   const ticks = x.ticks(Math.max(2, Math.floor((view.width - view.left) / 110)));
   for (const t of ticks) g.line(x(t), sizes.head, x(t), view.height, {stroke: theme.rule});
+  for (const s of model.steps || []) {
+    if (s.at >= view.from && s.at <= view.to) g.line(x(s.at), sizes.head, x(s.at), view.height, {stroke: theme.faint, dash: [2, 3]});
+  }
   let drawn = 0;
   for (const row of layout.rows) {
     const y = row.y - view.top;
     if (y + row.height < sizes.head || y > view.height) continue;
-    if (row.kind === 'group') {
-      g.rect(0, y + 3, view.width, row.height - 6, {fill: theme.group});
-      g.text(8, y + row.height / 2 + 4, row.label, {fill: theme.faint, weight: 600});
-      continue;
-    }
-    drawn += drawRow(g, model, index, row, y, view, x);
+    const drawOther = {group: drawGroup, steps: drawSteps, process: drawProcess, series: drawSeries}[row.kind];
+    if (drawOther) drawOther(g, model, row, y, view, x);
+    else drawn += drawRow(g, model, index, row, y, view, x);
   }
   if (view.cursor !== null && view.cursor !== undefined) {
     const at = x(view.cursor);
@@ -81,6 +81,79 @@ export function draw(g, model, index, layout, view) {
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
   for (const t of ticks) g.text(x(t), 15, t === 0 ? '0 s' : time(t, step), {fill: theme.faint, anchor: 'middle', size: 10});
   return drawn;
+}
+
+function drawGroup(g, model, row, y, view) {
+  g.rect(0, y + 3, view.width, row.height - 6, {fill: view.theme.group});
+  g.text(8, y + row.height / 2 + 4, row.label, {fill: view.theme.faint, weight: 600});
+}
+
+function drawSteps(g, model, row, y, view, x) {
+  model.steps.forEach((s, i) => {
+    const next = model.steps[i + 1];
+    const from = Math.max(view.left, x(s.at)), to = Math.min(view.width, next ? x(next.at) : view.width);
+    if (to < view.left || from > view.width || to - from < 12) return;
+    g.text(from + 4, y + 13, fitted(s.name, to - from - 6), {fill: view.theme.ink, weight: 600, size: 10});
+    if (view.chosen === 's' + i) g.frame(from + 1, y + 2, Math.max(2, to - from - 2), row.height - 4, {stroke: view.theme.chosen});
+  });
+  if (view.left) drawName(g, 'steps', row, y, view);
+}
+
+// drawName draws the name of a row in its column, or above the row if there is no column, and returns where the row itself begins.
+function drawName(g, name, row, y, view) {
+  if (!view.left) {
+    g.text(6, y + 10, fittedName(name, view.width - 12), {fill: view.theme.ink, weight: 500});
+    return y + sizes.name;
+  }
+  g.rect(0, y, view.left - 4, row.height, {fill: view.theme.paper});
+  g.text(8, y + 11, fittedName(name, view.left - 16), {fill: view.theme.ink, weight: 500});
+  return y;
+}
+
+function drawProcess(g, model, row, y, view, x) {
+  const theme = view.theme, p = model.processes[row.process];
+  const top = view.left ? y : y + sizes.name;
+  (p.states || []).forEach((s, n) => {
+    const from = Math.max(view.left, x(s.from)), to = Math.min(view.width, x(s.to)), width = Math.max(1, to - from);
+    if (to < view.left || from > view.width) return;
+    const isOff = s.is === 'ended' || s.is === 'killed';
+    if (isOff) g.line(from, top + sizes.band / 2, to, top + sizes.band / 2, {stroke: theme.faint, dash: [1, 4]});
+    else g.rect(from, top, width, sizes.band, {fill: colourOf(theme, p.program), opacity: s.is === 'frozen' ? 0.08 : s.is === 'stopping' ? 0.18 : theme.alpha});
+    if (s.is === 'frozen') {
+      g.line(from, top, to, top, {stroke: theme.bad, dash: [5, 3], width: 1.5});
+      g.line(from, top + sizes.band, to, top + sizes.band, {stroke: theme.bad, dash: [5, 3], width: 1.5});
+    }
+    if (s.is === 'killed' && x(s.from) >= view.left) g.mark('conflict', from, top + sizes.band / 2, {fill: theme.bad, bad: theme.bad, paper: theme.paper});
+    else if (s.is === 'ended' || n > 0 && s.is === 'running' && ['ended', 'killed'].includes(p.states[n - 1].is)) g.line(from, top, from, top + sizes.band, {stroke: theme.ink, width: 2});
+    g.text(from + (isOff ? 8 : 4), top + 11, fitted(s.is, width - 8), {fill: s.is === 'running' || s.is === 'ended' ? theme.faint : theme.bad, size: 10, halo: isOff ? theme.paper : undefined});
+    if (view.chosen === `p${row.process}.${n}`) g.frame(from, top, width, sizes.band, {stroke: theme.chosen});
+  });
+  for (const l of p.leads || []) {
+    const from = Math.max(view.left, x(l.from)), to = Math.min(view.width, x(l.to));
+    if (to < view.left || from > view.width) continue;
+    g.rect(from, top + sizes.band + 2, Math.max(1.5, to - from), 4, {fill: colourOf(theme, p.program)});
+  }
+  drawName(g, row.label, row, y, view);
+  if (view.left && p.leads) g.text(view.left - 10, top + sizes.band + 7, 'last wrote the Lease', {fill: theme.faint, size: 8.5, anchor: 'end'});
+}
+
+function drawSeries(g, model, row, y, view, x) {
+  const theme = view.theme, s = model.series[row.series];
+  const top = view.left ? y : y + sizes.name;
+  let until = -1, highest = 0; // of what is drawn at one pixel, the highest counts
+  for (let n = Math.max(0, firstAtOrAfter(s.points, view.from, (p) => p[0]) - 1); n < s.points.length && s.points[n][0] <= view.to; n++) {
+    const [at, value] = s.points[n];
+    const from = Math.max(view.left, x(at)), to = Math.min(view.width, n + 1 < s.points.length ? x(s.points[n + 1][0]) : x(model.end));
+    if (to < view.left || !s.most) continue;
+    if (to <= until && value <= highest) continue;
+    highest = to <= until ? value : 0;
+    until = Math.ceil(to);
+    const height = value / s.most * (sizes.series - 4);
+    g.rect(from, top + sizes.series - height, Math.max(1, to - from), height, {fill: colourOf(theme, s.program), opacity: 0.55});
+  }
+  g.line(view.left, top + sizes.series, view.width, top + sizes.series, {stroke: theme.faint});
+  drawName(g, row.label, row, y, view);
+  g.text(view.left ? view.left - 10 : view.width - 4, top + (view.left ? 25 : 11), `${+s.most.toPrecision(3)} at most`, {fill: theme.faint, size: 8.5, anchor: 'end'});
 }
 
 function drawRow(g, model, index, row, y, view, x) {

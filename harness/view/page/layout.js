@@ -1,8 +1,9 @@
 // Where everything is drawn: rows from top to bottom, time from left to right.
 
-export const sizes = {head: 24, group: 22, marks: 13, band: 15, told: 9, gap: 8, label: 210, name: 13};
+export const sizes = {head: 24, group: 22, marks: 13, band: 15, told: 9, gap: 8, label: 210, name: 13, steps: 18, series: 30};
 
-// rowsOf returns the rows of a model: a head for each resource, and below it a row for each object or family of objects.
+// rowsOf returns the rows of a model: the steps, the processes, and the metrics, if it has any; then a head for each resource, and below it
+// a row for each object or family of objects.
 // shown is what a filter shows; open has the families whose objects have a row each.
 // Without a column for names, each row has its name above it.
 export function rowsOf(model, {shown, open, column}) {
@@ -10,6 +11,16 @@ export function rowsOf(model, {shown, open, column}) {
   const top = sizes.marks + (column ? 0 : sizes.name);
   let y = sizes.head;
   const add = (row, height) => { rows.push({...row, y, height}); y += height; };
+  const name = column ? 0 : sizes.name;
+  if (model.steps) add({kind: 'steps', lanes: []}, sizes.steps);
+  const rowsOfPrograms = (label, all, row) => {
+    const parts = (all || []).map((part, i) => [part, i]).filter(([part]) => shown.programs[part.program]);
+    if (parts.length) add({kind: 'group', label, lanes: []}, sizes.group);
+    for (const [part, i] of parts) row(part, i);
+  };
+  rowsOfPrograms('processes', model.processes, (p, i) => add({kind: 'process', label: processName(model, p), process: i, lanes: []},
+    name + sizes.band + (p.leads ? sizes.told : 0) + sizes.gap));
+  rowsOfPrograms('metrics', model.series, (s, i) => add({kind: 'series', label: seriesName(model, s), series: i, lanes: []}, name + sizes.series + sizes.gap));
   let resource = null;
   let family = null;
   model.lanes.forEach((lane, i) => {
@@ -36,6 +47,14 @@ export function rowsOf(model, {shown, open, column}) {
     add({kind: 'lane', label: lane.name || 'all', key: member, lanes: [i], told}, top + band + told.length * sizes.told + sizes.gap);
   });
   return {rows, height: y + sizes.gap};
+}
+
+export function processName(model, p) {
+  return model.programs[p.program] + (p.number ? ` (${p.number})` : '');
+}
+
+export function seriesName(model, s) {
+  return [model.programs[s.program], s.metric, s.of].filter(Boolean).join(' ');
 }
 
 // index returns the marks and events of each lane, in the order of time.

@@ -155,23 +155,47 @@ function table() {
   table.made = true;
   const from = firstAtOrAfter(model.marks, state.from, (m) => m.start);
   const rows = [];
-  let more = 0;
+  let more = 0, requests = 0;
+  const besides = besidesInSight();
+  const addBesides = (until) => {
+    while (besides.length && besides[0].at <= until) {
+      const {at, what, cells} = besides.shift();
+      rows.push(rowOf(at, what, cells));
+    }
+  };
   for (let i = from; i < model.marks.length && model.marks[i].start <= state.to; i++) {
     if (!shown.marks[i]) continue;
-    if (rows.length === 200) { more++; continue; }
+    if (requests === 200) { more++; continue; }
     const m = model.marks[i];
-    const show = element('button', {}, [time(m.start)]);
-    show.addEventListener('click', () => choose('m' + i));
-    rows.push(element('tr', {}, [element('td', {}, [show]), ...[model.programs[m.program], m.verb, words.nameOf(model, m.lane),
-      words.outcomeOf(m), m.fault || '', m.stale?.text || ''].map((text) => element('td', {}, [text]))]));
+    addBesides(m.start);
+    rows.push(rowOf(m.start, 'm' + i, [model.programs[m.program], m.verb, words.nameOf(model, m.lane), words.outcomeOf(m), m.fault || '', m.stale?.text || '']));
+    requests++;
   }
+  addBesides(state.to);
   const head = ['time', 'program', 'verb', 'object', 'outcome', 'fault', 'what it did not know'].map((text) => element('th', {scope: 'col'}, [text]));
   $('words').replaceChildren(element('table', {}, [
-    element('caption', {}, [`${rows.length} requests from ${time(Math.max(0, state.from))} to ${time(state.to)}` + (more ? `, and ${more} more: zoom in` : '')]),
+    element('caption', {}, [`${requests} requests from ${time(Math.max(0, state.from))} to ${time(state.to)}` + (more ? `, and ${more} more: zoom in` : '')]),
     element('thead', {}, [element('tr', {}, head)]), element('tbody', {}, rows)]));
 }
 
-// choose selects a part of the model: m7 is a request, e7 an event, v3.2 a version of a lane.
+// rowOf returns a row of the table, whose time selects what it is about.
+function rowOf(at, what, cells) {
+  const show = element('button', {}, [time(at)]);
+  show.addEventListener('click', () => choose(what));
+  return element('tr', {}, [element('td', {}, [show]), ...cells.map((text) => element('td', {}, [text]))]);
+}
+
+// besidesInSight returns the steps and what processes did, for the table, in the order of time.
+function besidesInSight() {
+  const all = (model.steps || []).map((s, i) => ({at: s.at, what: 's' + i, cells: ['', 'step', s.name, '', '', '']}));
+  (model.processes || []).forEach((p, i) => {
+    if (!shown.programs[p.program]) return;
+    (p.states || []).forEach((s, n) => all.push({at: s.from, what: `p${i}.${n}`, cells: [model.programs[p.program], 'process', s.is, '', '', '']}));
+  });
+  return all.filter(({at}) => at >= state.from && at <= state.to).sort((a, b) => a.at - b.at);
+}
+
+// choose selects a part of the model: m7 is a request, e7 an event, v3.2 a version of a lane, p1.2 a state of a process, s1 a step.
 function choose(what, {reveal = true} = {}) {
   state.chosen = what;
   const aside = $('details');
@@ -187,8 +211,9 @@ function choose(what, {reveal = true} = {}) {
 
 function show(what) {
   const [kind, a, b] = split(what);
-  const lane = kind === 'm' ? model.marks[a].lane : kind === 'e' ? model.events[a].lane : a;
-  const at = kind === 'm' ? model.marks[a].start : kind === 'e' ? model.events[a].told : model.lanes[a].versions[b].from;
+  const lane = kind === 'm' ? model.marks[a].lane : kind === 'e' ? model.events[a].lane : kind === 'v' ? a : -1;
+  const at = {m: () => model.marks[a].start, e: () => model.events[a].told, v: () => model.lanes[a].versions[b].from,
+    p: () => model.processes[a].states[b].from, s: () => model.steps[a].at}[kind]();
   const width = state.to - state.from;
   if (at < state.from || at > state.to) move(at - width / 2, at + width / 2);
   let row = layout.rows.find((r) => r.lanes.includes(lane));
@@ -211,6 +236,8 @@ function exists(what) {
   const [kind, a, b] = split(what);
   if (kind === 'm') return a >= 0 && a < model.marks.length;
   if (kind === 'e') return a >= 0 && a < model.events.length;
+  if (kind === 'p') return Boolean(model.processes?.[a]?.states?.[b]);
+  if (kind === 's') return Boolean(model.steps?.[a]);
   return kind === 'v' && Boolean(model.lanes[a]?.versions?.[b]);
 }
 
@@ -219,6 +246,8 @@ function details(what) {
   if (!exists(what)) return null;
   if (kind === 'm') return ofMark(a);
   if (kind === 'e') return ofEvent(a);
+  if (kind === 'p') return ofState(a, b);
+  if (kind === 's') return [element('h2', {}, [words.stepSentence(model.steps[a])])];
   return ofVersion(a, b);
 }
 
@@ -298,11 +327,29 @@ function ofVersion(lane, n) {
   return [...out, ...reactions(told)];
 }
 
+function ofState(i, n) {
+  const p = model.processes[i], s = p.states[n];
+  const out = [element('h2', {}, [words.stateSentence(model, i, n)])];
+  if (n > 0) out.push(element('h3', {}, ['Before']), links([[`p${i}.${n - 1}`, words.stateSentence(model, i, n - 1)]]));
+  const leads = (p.leads || []).filter((l) => l.from < s.to && l.to > s.from);
+  if (leads.length) {
+    out.push(element('h3', {}, ['Who leads, inferred']), ...leads.map((l) => element('p', {}, [words.leadSentence(model, i, l) + '.'])));
+  }
+  return out;
+}
+
 // at returns the part of the model at a point of the drawing.
 function at(px, py) {
   const y = py + $('drawing').scrollTop;
   const row = layout.rows.find((r) => y >= r.y && y < r.y + r.height);
   if (!row || py < sizes.head) return null;
+  if (row.kind === 'process' || row.kind === 'steps') {
+    const t = scaleOf(viewOf($('drawing').clientWidth, 0)).invert(px);
+    const begins = row.kind === 'steps' ? model.steps.map((s) => s.at) : (model.processes[row.process].states || []).map((s) => s.from);
+    const n = begins.findLastIndex((from) => from <= t);
+    return n < 0 ? null : {what: row.kind === 'steps' ? 's' + n : `p${row.process}.${n}`};
+  }
+  if (row.kind === 'series') return null;
   if (row.kind !== 'lane' && (row.kind === 'family' && px < Math.max(left(), 120) || row.kind === 'group')) return row.kind === 'family' ? {family: row.key} : null;
   if (row.key && px < left()) return {family: row.key};
   const x = scaleOf(viewOf($('drawing').clientWidth, 0));
@@ -445,7 +492,7 @@ function help() {
     element('p', {}, ['Drag to move, Ctrl and the wheel to zoom; click a mark, a band or a family.']),
     element('h2', {}, ['Marks']), element('dl', {}, [
       ['○', 'read'], ['◆', 'write'], ['◇', 'write that changed nothing'], ['✕', 'conflict'], ['□', 'not found'], ['▼', 'refused'], ['⧗', 'no whole answer'], ['❘❘', 'the client gave up'],
-      ['◯ around a mark', 'its program had not been told of everything'], ['▨ under a band', 'what this program has been told is behind the API server'], ['┄ under a band', 'being deleted'], ['… under a band', 'this program had no watch'],
+      ['◯ around a mark', 'its program had not been told of everything'], ['▨ under a band', 'what this program has been told is behind the API server'], ['┄ under a band', 'being deleted'], ['│ from top to bottom', 'a step begins'], ['… under a band', 'this program had no watch'],
     ].flatMap(([k, v]) => [element('dt', {}, [k]), element('dd', {}, [v])])),
     element('form', {method: 'dialog'}, [element('button', {}, ['Close'])]));
   $('help').showModal();
@@ -507,7 +554,7 @@ function readAddress() {
   filter();
   if (from < to) move(from, to); else move(...whole());
   const what = of.get('at');
-  choose(what && /^[mev]\d+(\.\d+)?$/.test(what) && exists(what) ? what : null, {reveal: Boolean(what)});
+  choose(what && /^[mevps]\d+(\.\d+)?$/.test(what) && exists(what) ? what : null, {reveal: Boolean(what)});
   controls();
 }
 

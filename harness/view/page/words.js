@@ -1,6 +1,7 @@
 // What is said about the parts of a model: the same to those who see the drawing and to those who hear it.
 
 import {time} from './draw.js';
+import {processName} from './layout.js';
 
 const outcomes = {
   read: 'answered', wrote: 'changed it', 'no-op': 'changed nothing', conflict: 'conflict', missing: 'not found', refused: 'refused',
@@ -48,5 +49,18 @@ export function versionSentence(model, lane, n) {
   return `${version(v.rv)}, written by ${who}, ${v.late ? 'no later than' : 'at'} ${time(v.from)}` +
     (v.created ? ', created' : '') + (v.deleting ? ', being deleted' : '') + (v.changed ? ': ' + v.changed : '');
 }
+
+const states = {running: 'runs', frozen: 'is frozen', stopping: 'has been told to stop', ended: 'has ended', killed: 'has been killed'};
+
+export function stateSentence(model, i, n) {
+  const p = model.processes[i], s = p.states[n];
+  return `${processName(model, p)} ${states[s.is] || s.is}, from ${time(s.from)} to ${time(s.to)}`;
+}
+
+export function leadSentence(model, i, l) {
+  return `${processName(model, model.processes[i])} was the last to write the Lease ${model.lanes[l.lane].name}, from ${time(l.from)} to ${time(l.to)}`;
+}
+
+export function stepSentence(s) { return `Step: ${s.name}, at ${time(s.at)}`; }
 
 export function kilobytes(bytes) { return (bytes / 1000).toFixed(1); }
