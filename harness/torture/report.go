@@ -211,6 +211,7 @@ func (r *Report) Judges() bool { return len(r.NotRun())+len(r.NotMet()) < len(r.
 
 // Details are what a report is written with. All of them may be missing.
 type Details struct {
+	Scenario string // its file
 	// Replay returns the command that replays a plan.
 	Replay func(Plan) string
 	// View returns the command that draws a recording; nil if there is none.

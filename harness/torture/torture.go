@@ -658,3 +658,11 @@ func (p *progress) finished(o Outcome) {
 	}
 	fmt.Fprintln(p.out, text)
 }
+
+// count is a number with its noun.
+func count(n int, singular, plural string) string {
+	if n == 1 {
+		return "1 " + singular
+	}
+	return fmt.Sprintf("%d %s", n, plural)
+}

@@ -197,15 +197,16 @@ func (f tortureFlags) finish(w io.Writer, report *torture.Report, runErr error, 
 		d.Err = runErr
 	}
 	d.Replay = func(p torture.Plan) string { return how.line(f.replay(p), controller) }
-	d.View = how.view
+	d.View, d.Scenario = how.view, f.scenario
 	if d.EndedEarly() && d.Keep.Flush() == nil {
 		d.Resume = how.line(f.continuation(d.Keep.Dir()), controller)
 	}
-	write := report.WriteText
+	summary := report.Summary(d)
+	write := summary.WriteText
 	if f.json {
-		write = report.WriteJSON
+		write = summary.WriteJSON
 	}
-	err := errors.Join(d.Err, write(w, d))
+	err := errors.Join(d.Err, write(w))
 	switch {
 	case d.Interrupted:
 		return errors.Join(exitStatus(130), err)

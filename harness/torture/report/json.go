@@ -1,4 +1,4 @@
-package torture
+package report
 
 import (
 	"encoding/json"
@@ -10,11 +10,11 @@ import (
 // excerpt of the requests, the command that replays it, and its files. A failure that was seen once only has confirmed
 // false, and is not counted in failed. For a run that ended early, there are the error that ended it, unless that was
 // Ctrl-C, the number of plans that there were, and the command that resumes it.
-func (r *Report) WriteJSON(w io.Writer, d Details) error {
+func (s *Summary) WriteJSON(w io.Writer) error {
 	type failure struct {
 		Kind      string   `json:"kind"`
 		Faults    []string `json:"faults"`
-		Verdict   Verdict  `json:"verdict"`
+		Verdict   string   `json:"verdict"`
 		Cause     string   `json:"cause"`
 		Message   string   `json:"message"`
 		Confirmed bool     `json:"confirmed"`
@@ -35,26 +35,14 @@ func (r *Report) WriteJSON(w io.Writer, d Details) error {
 		Seconds     float64   `json:"seconds"`
 		Failures    []failure `json:"failures"`
 	}{
-		Plans: len(r.Outcomes), Failed: len(r.Failures()), NotMet: len(r.NotMet()), NotRun: len(r.NotRun()), Seconds: r.Duration.Seconds(),
-		Interrupted: d.Interrupted, Failures: []failure{},
+		Plans: s.Plans, Failed: s.Failed, NotMet: s.NotMet, NotRun: s.NotRun, Seconds: s.Duration.Seconds(),
+		Interrupted: s.Interrupted, Error: s.Error, Planned: s.Planned, Resume: s.Resume, Failures: []failure{},
 	}
-	if d.Err != nil {
-		out.Error = d.Err.Error()
-	}
-	if d.EndedEarly() {
-		out.Planned, out.Resume = d.Planned, d.Resume
-	}
-	for _, g := range r.Groups() {
-		for _, o := range g.Failures {
-			f := failure{Kind: o.Plan.Kind, Verdict: o.Verdict, Cause: o.Cause, Message: o.Message, Confirmed: g.Confirmed(), Requests: excerpt(o), Faults: []string{}}
-			for _, fault := range o.Plan.Faults {
-				f.Faults = append(f.Faults, fault.String())
-			}
-			if d.Replay != nil {
-				f.Replay = d.Replay(o.Plan)
-			}
-			if files := d.Keep.Files(o); files != "" {
-				f.Log, f.Recording = files+".log", files+".jsonl"
+	for _, group := range s.Failures {
+		for _, p := range group.Plans {
+			f := failure{Kind: p.Kind, Faults: p.Faults, Verdict: p.Verdict, Cause: p.Cause, Message: p.Message, Confirmed: group.Confirmed, Replay: p.Replay, Requests: p.Requests}
+			if p.Files != "" {
+				f.Log, f.Recording = p.Files+".log", p.Files+".jsonl"
 			}
 			out.Failures = append(out.Failures, f)
 		}
