@@ -153,6 +153,8 @@ type Mark struct {
 
 	Cause *Cause `json:"cause,omitempty"` // of a write
 	Stale *Stale `json:"stale,omitempty"` // of a write by a program that was behind
+	// Differs says that another run has no such write in this step. See [Compare].
+	Differs bool `json:"differs,omitempty"`
 }
 
 // Cause is what a program knew and had not acted on when it wrote. See [Rule].
