@@ -2,8 +2,10 @@ package torture
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 
+	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/torture/report"
 )
 
@@ -14,7 +16,7 @@ func (r *Report) Summary(d Details) *report.Summary {
 		Duration: r.Duration, Notes: r.notes(), Interrupted: d.Interrupted,
 	}
 	if r.Baseline != nil {
-		s.Baseline = r.Baseline.History
+		s.Baseline = outsideOfRun(r.Baseline.History)
 	}
 	if d.Err != nil {
 		s.Error = d.Err.Error()
@@ -42,12 +44,39 @@ func (g Group) summary(d Details) report.Failure {
 	first := g.Failures[0]
 	f := report.Failure{
 		Verdict: string(g.Verdict), Cause: g.Cause, Message: g.Message, Confirmed: g.Confirmed(), Kinds: g.Kinds, Seen: g.Seen, Runs: g.Runs,
-		Behind: staleWrites(first), Run: first.History, Failed: first.FailedAt,
+		Behind: staleWrites(first), Run: outsideOfRun(first.History), Failed: first.FailedAt,
 	}
 	for _, o := range g.Failures {
 		f.Plans = append(f.Plans, d.plan(o))
 	}
 	return f
+}
+
+// runNamespace is the name of a run's namespace.
+var runNamespace = regexp.MustCompile(`^torture-[0-9]+$`)
+
+// outsideOfRun returns a recording without the namespace that the run had of its own: its name says nothing, and another run has another.
+func outsideOfRun(h *history.History) *history.History {
+	if h == nil {
+		return nil
+	}
+	unless := func(name string) string { return runNamespace.ReplaceAllString(name, "") }
+	records := h.Records()
+	for i, one := range records {
+		if one.Request != nil {
+			q := *one.Request
+			q.Namespace = unless(q.Namespace)
+			records[i].Request = &q
+		}
+		for _, e := range []**history.Event{&records[i].Event, &records[i].Seen} {
+			if *e != nil {
+				event := **e
+				event.Namespace = unless(event.Namespace)
+				*e = &event
+			}
+		}
+	}
+	return history.Of(records...)
 }
 
 // plan says of an outcome where to look.

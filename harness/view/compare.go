@@ -48,8 +48,8 @@ func ofStep(m *Model, step, steps int) []Mark {
 
 // sameWrite identifies writes that are the same in two runs.
 type sameWrite struct {
-	program, verb, what, object string
-	outcome                     Outcome
+	verb, what, object string
+	outcome            Outcome
 }
 
 // markDifferences marks the last of the writes of which one of the models has more.
@@ -89,7 +89,7 @@ func (m *Model) sameWrite(mark Mark) sameWrite {
 	if mark.Verb == "create" && mark.What == lane.Resource && mark.Outcome != Wrote {
 		object = "" // the name of what was not created may be unknown
 	}
-	return sameWrite{m.Programs[mark.Program], mark.Verb, mark.What, object, mark.Outcome}
+	return sameWrite{mark.Verb, mark.What, object, mark.Outcome}
 }
 
 // align changes the times of two models so that each of the first steps begins at the same time in both.

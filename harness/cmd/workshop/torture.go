@@ -17,6 +17,7 @@ import (
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/proc"
 	"example.com/controllers/harness/torture"
+	"example.com/controllers/harness/torture/reporthtml"
 )
 
 // tortureFlags are the flags of "workshop torture".
@@ -32,6 +33,7 @@ type tortureFlags struct {
 	nodes    int
 	first    bool
 	json     bool
+	html     string
 	dir      string
 	resume   bool
 	guarded  bool
@@ -62,6 +64,9 @@ what it lists.
 The scenario is a YAML file: manifests to apply, steps, when the job is done, what must
 always hold, and what may differ from a run without faults. It may also name a Go program to
 build and run. Its fields are documented in harness/torture/scenario.go.
+
+With --html, the report is also written as one HTML file, which can be attached to a bug report:
+it draws each run that failed above one without faults.
 
 The directory of --dir keeps the outcome of each plan and, for each plan that failed, the
 controller's log (.log), the requests as a table (.requests), and the recording (.jsonl),
@@ -106,6 +111,7 @@ Exit status:
 	flags.IntVar(&f.nodes, "nodes", defaultNodes, "number of simulated nodes; a scenario with \"scope: cluster\" has its own")
 	flags.BoolVar(&f.first, "first", false, "stop at the first failure")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
+	flags.StringVar(&f.html, "html", "", "also write the report to this file, as a page for a browser that draws each failure")
 	flags.StringVar(&f.dir, "dir", "", "directory for the outcomes and for the logs and requests of failed plans; default: a new one among the temporary files, at the first failure")
 	flags.BoolVar(&f.resume, "resume", false, "run only the plans whose outcomes are not in --dir yet, and report on all")
 	flags.BoolVar(&f.guarded, "guarded", false, "")
@@ -138,6 +144,11 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 	if f.kinds != "" {
 		if kinds, err = regexp.Compile(f.kinds); err != nil {
 			return fmt.Errorf("--kinds: %w", err)
+		}
+	}
+	if f.html != "" { // rather now than in the end
+		if err := checkReplaceable(f.html); err != nil {
+			return err
 		}
 	}
 	scenario, err := torture.Read(f.scenario)
@@ -207,6 +218,13 @@ func (f tortureFlags) finish(w io.Writer, report *torture.Report, runErr error, 
 		write = summary.WriteJSON
 	}
 	err := errors.Join(d.Err, write(w))
+	if f.html != "" {
+		htmlErr := replaceFile(f.html, func(w io.Writer) error { return reporthtml.Write(w, summary) })
+		if htmlErr == nil {
+			fmt.Fprintf(os.Stderr, "torture: the report as a page: %s\n", f.html)
+		}
+		err = errors.Join(err, htmlErr)
+	}
 	switch {
 	case d.Interrupted:
 		return errors.Join(exitStatus(130), err)
@@ -255,6 +273,9 @@ func (f tortureFlags) continuation(dir string) []string {
 	}
 	if f.json {
 		flags = append(flags, "--json")
+	}
+	if f.html != "" {
+		flags = append(flags, "--html", f.html)
 	}
 	return append(flags, "--dir", dir, "--resume")
 }

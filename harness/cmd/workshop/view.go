@@ -105,6 +105,18 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 	return os.Rename(file.Name(), path)
 }
 
+// checkReplaceable reports why [replaceFile] would fail.
+func checkReplaceable(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("write %s: it is a directory; give the name of a file", path)
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".workshop-view-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
 // servePage serves the page of a recording until ctx is cancelled.
 func servePage(ctx context.Context, recording *page.Recording, what, listen string) error {
 	host, _, err := net.SplitHostPort(listen)

@@ -19,6 +19,8 @@ import (
 
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/suite"
+	"example.com/controllers/harness/torture/report"
+	"example.com/controllers/harness/torture/reporthtml"
 	"example.com/controllers/harness/view"
 	"example.com/controllers/harness/view/internal/recorded"
 	"example.com/controllers/harness/view/page"
@@ -240,4 +242,24 @@ func TestNarrowPage(t *testing.T) {
 	p.open(s.url + "#at=m2")
 	p.says("#details", "conflict")
 	require.LessOrEqual(t, evaluate[int](p, "document.documentElement.scrollWidth"), 390)
+}
+
+// What torture has found is a page that a browser shows without network: no request leaves it.
+func TestReportMakesNoRequests(t *testing.T) {
+	p := browser(t)
+	at := func(ms int) time.Time { return recorded.Start.Add(time.Duration(ms) * time.Millisecond) }
+	run := history.Of(append(stored(), history.Record{Step: &history.Step{Time: at(0), Name: "the start"}},
+		history.Record{Process: &history.Process{Time: at(0), Program: "loop", State: history.Running}})...)
+	path := filepath.Join(t.TempDir(), "report.html")
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	require.NoError(t, reporthtml.Write(file, &report.Summary{Baseline: run, Failures: []report.Failure{{Verdict: "died", Plans: []report.Plan{{}}, Run: run}}}))
+	require.NoError(t, file.Close())
+	p.run(chromedp.Navigate("file://" + path))
+	p.until(`document.querySelectorAll('figure svg').length === 2`)
+	require.Greater(t, evaluate[float64](p, `document.querySelector('figure svg').getBoundingClientRect().width`), 1000.0)
+	require.Equal(t, "15px", evaluate[string](p, `getComputedStyle(document.body).fontSize`), "its policy allows its style")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.Equal(t, []string{"file://" + path}, p.requests)
 }

@@ -273,7 +273,8 @@ function drawMarks(g, model, index, lane, y, view, x, taken) {
     const colour = colourOf(theme, m.program);
     if (to - from > 3) g.line(Math.max(from, view.left), middle, Math.min(to, view.width), middle, {stroke: colour, width: isWatch ? 1 : 2, opacity: isWatch ? 0.4 : 0.7});
     if (at < view.left) continue;
-    g.mark(m.outcome, at, middle, {fill: colour, bad: theme.bad, paper: theme.paper, ring: m.stale ? theme.stale : null});
+    g.mark(m.outcome, at, middle, {fill: colour, bad: theme.bad, paper: theme.paper, ring: m.stale ? theme.stale : null, title: g.titles && g.titles(i)});
+    if (m.differs) g.frame(at - 7, y, 14, sizes.marks, {stroke: theme.ink});
     if (m.fault) g.bolt(at + 4, y + 1, {fill: theme.bad});
     if (isChosen) g.frame(at - 7, y, 14, sizes.marks, {stroke: theme.chosen});
     drawn++;

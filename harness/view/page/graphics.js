@@ -114,8 +114,10 @@ export const font = 'system-ui, "DejaVu Sans", sans-serif';
 const boltPoints = [[3, 0], [0, 5], [2.4, 5], [1.4, 9], [5.4, 3.6], [3, 3.6], [4.4, 0]];
 
 export class SVGGraphics {
-  constructor(theme) {
+  // titles, if given, returns what is said of a mark when the pointer is over it.
+  constructor(theme, titles) {
     this.theme = theme;
+    this.titles = titles;
     this.parts = [];
   }
   put(name, attributes, content) {
@@ -128,8 +130,7 @@ export class SVGGraphics {
   line(x1, y1, x2, y2, {stroke, width, dash, opacity}) {
     this.put('line', {x1, y1, x2, y2, stroke, 'stroke-width': width, 'stroke-dasharray': dash?.join(' '), 'stroke-opacity': opacity?.toFixed(2)});
   }
-  hatch(x, y, w, h, {fill, stroke}) {
-    this.hatched = {fill, stroke};
+  hatch(x, y, w, h) {
     this.put('rect', {x, y, width: w, height: h, fill: 'url(#behind)'});
   }
   text(x, y, text, {fill, size = 11, weight, anchor, halo}) {
@@ -137,19 +138,21 @@ export class SVGGraphics {
     this.put('text', {x, y, fill, 'font-size': size, 'font-weight': weight === 400 ? undefined : weight, 'text-anchor': anchor === 'start' ? undefined : anchor,
       stroke: halo, 'stroke-width': halo && 3, 'paint-order': halo && 'stroke'}, text);
   }
-  mark(outcome, x, y, {fill, bad, paper, ring}) {
+  mark(outcome, x, y, {fill, bad, paper, ring, title}) {
     const shape = shapes[outcome], colour = shape.bad ? bad : fill;
+    if (title) this.parts.push(`<g><title>${escape(title)}</title>`);
     if (ring) this.put('circle', {cx: x, cy: y, r: 7, fill: 'none', stroke: ring, 'stroke-width': 2});
     if (shape.circle) this.put('circle', {cx: x, cy: y, r: shape.circle, fill: paper, stroke: colour, 'stroke-width': 1.5});
     if (shape.points) {
       this.put('polygon', {points: at(shape.points, x, y), fill: shape.filled ? colour : paper, stroke: colour, 'stroke-width': 1.5});
     }
     for (const [x1, y1, x2, y2] of shape.lines || []) this.put('line', {x1: x + x1, y1: y + y1, x2: x + x2, y2: y + y2, stroke: colour, 'stroke-width': 1.5});
+    if (title) this.parts.push('</g>');
   }
   bolt(x, y, {fill}) { this.put('polygon', {points: at(boltPoints, x, y), fill}); }
   // svg returns the drawing, with a title for those who cannot see it.
   svg(width, height, title) {
-    const {fill, stroke} = this.hatched || {fill: 'none', stroke: 'none'};
+    const {stalePaper: fill, stale: stroke} = this.theme; // several pictures in one page have the same pattern
     return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="${escape(font)}" role="img">` +
       `<title>${escape(title)}</title><defs><pattern id="behind" width="6" height="6" patternUnits="userSpaceOnUse"><rect width="6" height="6" fill="${fill}"/>` +
       `<path d="M-1,1L1,-1M0,6L6,0M5,7L7,5" stroke="${stroke}" stroke-width="1.4"/></pattern></defs>\n${this.parts.join('\n')}\n</svg>\n`;

@@ -590,7 +590,7 @@ function follow() {
 
 function printed() {
   const width = 1100;
-  const g = new SVGGraphics();
+  const g = new SVGGraphics(themes.light);
   printing = true;
   const wide = rowsOf(model, {shown, open: state.open, column: true});
   draw(g, model, index, wide, {...viewOf(width, wide.height), left: sizes.label, top: 0});

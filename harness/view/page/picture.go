@@ -3,7 +3,6 @@ package page
 import (
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -23,6 +22,8 @@ type Picture struct {
 	From, To float64 // in milliseconds since the model's start; if both are 0, all of it
 	Width    int     // in pixels; the height follows from the rows
 	Dark     bool
+	Lanes    []int // of the model, the only ones that are shown; nil for all
+	Titles   bool  // each mark says what it is when the pointer is over it
 }
 
 // Write draws a picture of a model.
@@ -38,20 +39,41 @@ func (p Picture) Write(w io.Writer, m *view.Model) error {
 	if err != nil {
 		return err
 	}
+	options := map[string]any{"query": p.Query, "from": p.From, "to": p.To, "width": p.Width, "dark": p.Dark, "titles": p.Titles}
+	if p.Lanes != nil {
+		options["lanes"] = p.Lanes
+	}
+	svg, err := call("picture", string(text), options)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, svg)
+	return err
+}
+
+// Sign returns an SVG of the mark of an outcome, for a legend: alone, within the ring of a stale write, or within the frame of one that
+// differs.
+func Sign(outcome view.Outcome, ring, framed bool) (string, error) {
+	return call("sign", string(outcome), ring, framed)
+}
+
+// call calls a function of the script.
+func call(name string, arguments ...any) (string, error) {
 	js := goja.New()
 	if _, err := js.RunString(svgScript); err != nil {
-		return fmt.Errorf("draw: %w", err)
+		return "", fmt.Errorf("draw: %w", err)
 	}
-	draw, ok := goja.AssertFunction(js.Get("picture"))
+	function, ok := goja.AssertFunction(js.Get(name))
 	if !ok {
-		return errors.New("draw: the script has no function picture")
+		return "", fmt.Errorf("draw: the script has no function %s", name)
 	}
-	svg, err := draw(goja.Undefined(), js.ToValue(string(text)), js.ToValue(map[string]any{
-		"query": p.Query, "from": p.From, "to": p.To, "width": p.Width, "dark": p.Dark,
-	}))
+	var values []goja.Value
+	for _, a := range arguments {
+		values = append(values, js.ToValue(a))
+	}
+	result, err := function(goja.Undefined(), values...)
 	if err != nil {
-		return fmt.Errorf("draw: %w", err)
+		return "", fmt.Errorf("draw: %w", err)
 	}
-	_, err = io.WriteString(w, svg.String())
-	return err
+	return result.String(), nil
 }
