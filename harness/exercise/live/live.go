@@ -62,6 +62,7 @@ func play(t *testing.T, scene Scene, out *verdict.Writer) {
 		t.Fatal(err)
 	}
 	w.User = kubernetes.NewForConfigOrDie(config)
+	out.Record(history.Record{Step: &history.Step{Time: w.start, Name: scene.Name}})
 	scene.Play(w)
 	w.check()
 }
@@ -97,8 +98,9 @@ type Process struct {
 	done   chan struct{}
 	err    error // returned by the program, once done
 
-	mu    sync.Mutex
-	asked bool // to stop, or killed
+	mu     sync.Mutex
+	asked  bool // to stop, or killed
+	killed bool
 }
 
 // Start starts the participant's controller with the rights of a ServiceAccount of the world's namespace, or with those of
@@ -123,7 +125,7 @@ func (w *World) StartNamed(name, account string, run func(ctx context.Context, c
 	p.cancel = cancel
 	p.proxy = w.proxy(name, func() {
 		w.Say("kills the %s", name)
-		p.ask()
+		p.ask(history.Killed, "by a fault")
 		cancel()
 	})
 	if config, err = p.proxy.ConfigFor(config); err != nil {
@@ -131,9 +133,13 @@ func (w *World) StartNamed(name, account string, run func(ctx context.Context, c
 	}
 	w.processes = append(w.processes, p)
 	w.Say("starts the %s", name)
+	p.becomes(history.Running, "")
 	go func() {
 		defer close(p.done)
 		p.err = run(ctx, config)
+		if !p.wasKilled() {
+			p.becomes(history.Ended, "")
+		}
 	}()
 	w.T.Cleanup(func() {
 		if w.T.Failed() {
@@ -186,12 +192,26 @@ func (w *World) record(program string, firstID int64, r history.Record) {
 		w.out.Line(line)
 	}
 	w.recording.Record(r)
+	w.out.Record(r)
 }
 
-func (p *Process) ask() {
+// becomes records what the program does from now on, and why if it was made to.
+func (p *Process) becomes(state history.ProcessState, why string) {
+	p.w.out.Record(history.Record{Process: &history.Process{Time: time.Now(), Program: p.name, State: state, Why: why}})
+}
+
+// ask notes that the program was asked to stop, or killed.
+func (p *Process) ask(state history.ProcessState, why string) {
+	p.becomes(state, why)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = true
+	p.asked, p.killed = true, state == history.Killed
+}
+
+func (p *Process) wasKilled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killed
 }
 
 func (p *Process) wasAsked() bool {
@@ -209,7 +229,7 @@ func (p *Process) Stop() {
 		return
 	}
 	p.w.Say("asks the %s to stop", p.name)
-	p.ask()
+	p.ask(history.Stopping, "")
 	p.cancel()
 	select {
 	case <-p.done:
@@ -224,7 +244,7 @@ func (p *Process) Kill() {
 		return
 	}
 	p.w.Say("kills the %s", p.name)
-	p.ask()
+	p.ask(history.Killed, "")
 	_ = p.proxy.Stop()
 	p.cancel()
 }
@@ -300,9 +320,12 @@ func (w *World) Writes() []history.Request {
 	return w.History().Where(func(r history.Request) bool { return r.Who != verdict.UserName && r.Resource != "events" }).Writes()
 }
 
-// Say adds a line to the timeline: something that the check did or found out.
+// Say adds a line to the timeline, and a step to the recording: something that the check did or found out. It should name objects,
+// but not quote what is in them.
 func (w *World) Say(format string, args ...any) {
-	w.out.Line(verdict.Line{At: time.Since(w.start), Who: "world", What: fmt.Sprintf(format, args...)})
+	what, now := fmt.Sprintf(format, args...), time.Now()
+	w.out.Record(history.Record{Step: &history.Step{Time: now, Name: what}})
+	w.out.Line(verdict.Line{At: now.Sub(w.start), Who: "world", What: what})
 }
 
 // Failf ends the check. The message says in one or two sentences what went wrong in the world, to somebody who has not
@@ -321,6 +344,9 @@ func (w *World) Conclude(recorded *history.History, err error) {
 		for _, line := range verdict.OfHistory(recorded) {
 			line.What = strings.TrimSpace(testNamespace.ReplaceAllString(line.What, "$1"))
 			w.out.Line(line)
+		}
+		for _, r := range recorded.Records() {
+			w.out.Record(r)
 		}
 	}
 	if err != nil {
