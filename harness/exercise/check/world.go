@@ -76,6 +76,7 @@ func newWorld(t *testing.T, out *verdict.Writer) *World {
 	w := &World{T: t, out: out, start: time.Now()}
 	w.Server = inmemory.New(w.record)
 	w.Server.OnBlindWrite(w.blindWrite)
+	w.Server.OnChange(func(e history.Event) { out.Record(history.Record{Seen: &e}) })
 	w.user = w.Server.NewClient("user", true, nil)
 	w.Client = kubernetes.NewForConfigOrDie(w.user.Config())
 	return w
@@ -183,13 +184,13 @@ func (w *World) StartNamed(name string, run func(ctx context.Context, config *re
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Process{w: w, name: name, cancel: cancel, done: make(chan struct{})}
 	p.client = w.Server.NewClient(name, false, func() {
-		w.step("kills the " + name)
+		w.say("world", "kills the "+name, "")
 		p.mark(&p.killed)
 		p.becomes(history.Killed, "by a fault")
 		cancel()
 	})
 	w.processes = append(w.processes, p)
-	w.step("starts the " + name)
+	w.say("world", "starts the "+name, "")
 	p.becomes(history.Running, "")
 	go func() {
 		defer close(p.done)
@@ -227,7 +228,7 @@ func (p *Process) Stop() {
 	if p.ended() {
 		return
 	}
-	p.w.step("asks the " + p.name + " to stop")
+	p.w.say("world", "asks the "+p.name+" to stop", "")
 	p.mark(&p.asked)
 	p.becomes(history.Stopping, "")
 	p.cancel()
@@ -240,7 +241,7 @@ func (p *Process) Stop() {
 
 // Kill kills the program: its requests in flight fail, and so do all later ones.
 func (p *Process) Kill() {
-	p.w.step("kills the " + p.name)
+	p.w.say("world", "kills the "+p.name, "")
 	p.mark(&p.killed)
 	p.becomes(history.Killed, "")
 	p.client.Disconnect()
@@ -342,7 +343,7 @@ func (w *World) BreakWatches(resource string, meanwhile func()) {
 	w.T.Helper()
 	gap := apiproxy.Fault{Effect: apiproxy.Effect{Refuse: 503}}
 	gap.Resource = resource
-	w.step("breaks all watches of " + resource)
+	w.Say("breaks all watches of %s", resource)
 	mend := w.InjectFault(gap)
 	w.Server.CutWatches(resource)
 	synctest.Wait()
@@ -394,17 +395,15 @@ func (w *World) Since() time.Duration { return time.Since(w.start) }
 
 // Say adds a line to the timeline: something that the check did or found out. It is a step of the recording, too, so it should
 // name objects, but not quote what is in them.
-func (w *World) Say(format string, args ...any) { w.step(fmt.Sprintf(format, args...)) }
+func (w *World) Say(format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	w.out.Record(history.Record{Step: &history.Step{Time: time.Now(), Name: what}})
+	w.say("world", what, "")
+}
 
 // Call adds a line to the timeline: what became of a program's call of something outside of the cluster. It is no step of the
 // recording, so it may quote what the program has sent.
 func (w *World) Call(format string, args ...any) { w.say("world", fmt.Sprintf(format, args...), "") }
-
-// step adds a line to the timeline, and a step to the recording.
-func (w *World) step(what string) {
-	w.out.Record(history.Record{Step: &history.Step{Time: time.Now(), Name: what}})
-	w.say("world", what, "")
-}
 
 func (w *World) say(who, what, note string) {
 	w.out.Line(verdict.Line{At: w.Since(), Who: who, What: what, Note: note})

@@ -124,7 +124,7 @@ func (w *World) StartNamed(name, account string, run func(ctx context.Context, c
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	p.proxy = w.proxy(name, func() {
-		w.Say("kills the %s", name)
+		w.say("kills the %s", name)
 		p.ask(history.Killed, "by a fault")
 		cancel()
 	})
@@ -132,7 +132,7 @@ func (w *World) StartNamed(name, account string, run func(ctx context.Context, c
 		w.T.Fatal(err)
 	}
 	w.processes = append(w.processes, p)
-	w.Say("starts the %s", name)
+	w.say("starts the %s", name)
 	p.becomes(history.Running, "")
 	go func() {
 		defer close(p.done)
@@ -228,7 +228,7 @@ func (p *Process) Stop() {
 	if p.ended() {
 		return
 	}
-	p.w.Say("asks the %s to stop", p.name)
+	p.w.say("asks the %s to stop", p.name)
 	p.ask(history.Stopping, "")
 	p.cancel()
 	select {
@@ -243,7 +243,7 @@ func (p *Process) Kill() {
 	if p.ended() || p.wasAsked() {
 		return
 	}
-	p.w.Say("kills the %s", p.name)
+	p.w.say("kills the %s", p.name)
 	p.ask(history.Killed, "")
 	_ = p.proxy.Stop()
 	p.cancel()
@@ -323,9 +323,13 @@ func (w *World) Writes() []history.Request {
 // Say adds a line to the timeline, and a step to the recording: something that the check did or found out. It should name objects,
 // but not quote what is in them.
 func (w *World) Say(format string, args ...any) {
-	what, now := fmt.Sprintf(format, args...), time.Now()
-	w.out.Record(history.Record{Step: &history.Step{Time: now, Name: what}})
-	w.out.Line(verdict.Line{At: now.Sub(w.start), Who: "world", What: what})
+	w.out.Record(history.Record{Step: &history.Step{Time: time.Now(), Name: fmt.Sprintf(format, args...)}})
+	w.say(format, args...)
+}
+
+// say adds a line to the timeline.
+func (w *World) say(format string, args ...any) {
+	w.out.Line(verdict.Line{At: time.Since(w.start), Who: "world", What: fmt.Sprintf(format, args...)})
 }
 
 // Failf ends the check. The message says in one or two sentences what went wrong in the world, to somebody who has not
