@@ -259,7 +259,7 @@ func (c *fakeCloud) call(ctx context.Context, verb, name string, do func(exists 
 	} else if verb != "get" {
 		c.writes++
 	}
-	c.w.Say("the cloud gets: %s network %s; it answers: %s", verb, name, answer)
+	c.w.Call("the cloud gets: %s network %s; it answers: %s", verb, name, answer)
 	return err
 }
 

@@ -148,13 +148,13 @@ func (c *tagged) Create(ctx context.Context, cidr, tag string) (string, error) {
 	id := fmt.Sprint("network-", len(c.tags))
 	if c.lose > 0 {
 		c.lose--
-		c.w.Say("the cloud creates %s with %s; its answer is lost", id, cidr)
+		c.w.Call("the cloud creates %s with %s; its answer is lost", id, cidr)
 		if c.lost != nil {
 			c.lost()
 		}
 		return "", errors.New("connection reset by peer")
 	}
-	c.w.Say("the cloud creates %s with %s", id, cidr)
+	c.w.Call("the cloud creates %s with %s", id, cidr)
 	return id, nil
 }
 

@@ -41,6 +41,7 @@ type Verdict struct {
 	Timeline []verdict.Line `json:"timeline,omitempty"` // of the scene
 	Output   string         `json:"output,omitempty"`   // the end of what the compiler or the program has printed
 	Seconds  float64        `json:"seconds"`            // how long it took to build and to run
+	Recorded bool           `json:"-"`                  // the grader has kept a recording of the scene
 }
 
 // Passed says whether the exercise is solved.
@@ -60,6 +61,9 @@ type Grader struct {
 	Kubeconfig func(ctx context.Context) (string, error)
 	// Limit is how long a check may take on a machine that is not busy; 0 means the default.
 	Limit time.Duration
+	// Recording is the file to which a check writes the recording of its verdict's scene when it has ended, in place of that of the
+	// check before; "" if there is to be none. If a check recorded no request, the file stays as it was.
+	Recording string
 }
 
 // Check builds and checks the participant's copy of an exercise. The error is not nil only if the check could not be
@@ -201,8 +205,14 @@ func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, pro
 	if err != nil {
 		return v, err
 	}
-	file := filepath.Join(scratch, "verdict")
+	file, recordings := filepath.Join(scratch, "verdict"), filepath.Join(scratch, "recordings")
 	env = append(env, verdict.FileVariable+"="+file, "WORKSHOP_ROOT="+g.Catalogue.Root, "KUBE_CACHE_MUTATION_DETECTOR=true")
+	if g.Recording != "" {
+		if err := os.Mkdir(recordings, 0o700); err != nil {
+			return v, err
+		}
+		env = append(env, verdict.RecordingsVariable+"="+recordings)
+	}
 	allowed := limit
 	if e.Cluster {
 		allowed = clusterLimit
@@ -231,6 +241,9 @@ func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, pro
 		v.Output = run.excerpt(dir)
 	} else if scene, _ := e.Before(); found.Earlier[scene] != nil {
 		v.Scene, v.Timeline = scene, found.Earlier[scene]
+	}
+	if v.Recorded, err = g.keep(verdict.RecordingOf(recordings, v.Scene)); err != nil {
+		return v, err
 	}
 	v.Seconds = time.Since(start).Seconds()
 	return v, nil

@@ -3,6 +3,7 @@ package exercise_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +16,15 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 	"github.com/stretchr/testify/require"
 
+	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/exercise"
+	"example.com/controllers/harness/exercise/check"
 	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/suite"
+	"example.com/controllers/harness/testinput"
+	"example.com/controllers/harness/view"
+	"example.com/controllers/harness/view/page"
 )
 
 // checker is the first argument that makes the test binary check the first exercise of a repository, as the tool does.
@@ -217,6 +224,97 @@ func TestCheckKeepsTrimpath(t *testing.T) {
 	require.Equal(t, exercise.Panicked, v.Outcome, "%s\n%s", v.Message, v.Output)
 	require.Contains(t, v.Message, "The controller panicked: example.com/small/my/01-add/controller.go.")
 	require.Equal(t, "controller.go:6  Add", v.Output)
+}
+
+// A grader keeps the recording of the scene in its verdict, and that of the check before if there is none.
+func TestCheckKeepsTheRecording(t *testing.T) {
+	t.Parallel()
+	c := newCatalogue(t, "01-add")
+	e := c.Exercises[0]
+	dir := t.TempDir()
+	g := &exercise.Grader{Catalogue: c, Recording: filepath.Join(dir, "recording")}
+	// run checks code that writes what a check writes when it has got this far; it may be killed while it writes.
+	run := func(records string) (exercise.Verdict, error) {
+		write(t, filepath.Join(e.Mine, "controller.go"), addWith("os", `os.WriteFile(os.Getenv("WORKSHOP_CHECK_RECORDINGS") + "/it%20adds.jsonl", []byte(`+strconv.Quote(records)+`), 0o600)`)["controller.go"])
+		return g.Check(t.Context(), e)
+	}
+	check := func(records string) exercise.Verdict {
+		v, err := run(records)
+		require.NoError(t, err)
+		require.True(t, v.Passed(), "%s\n%s", v.Message, v.Output)
+		return v
+	}
+	request := func(name string) string {
+		return `{"request":{"id":1,"start":"2000-01-01T00:00:01Z","verb":"get","resource":"pods","name":"` + name + `","uri":"/"}}` + "\n"
+	}
+	require.False(t, check("").Recorded)
+	require.NoFileExists(t, g.Recording)
+	const step = `{"step":{"time":"2000-01-01T00:00:00Z","name":"it adds"}}` + "\n"
+	for _, name := range []string{"web-0", "web-1"} {
+		v := check(request(name) + step + `{"requ`)
+		require.True(t, v.Recorded)
+		text, err := json.Marshal(v)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "ecorded")
+		recorded, err := history.ReadFile(g.Recording)
+		require.NoError(t, err)
+		require.Equal(t, "it adds", recorded.Steps[0].Name)
+		require.Equal(t, name, recorded.Requests[0].Name)
+	}
+	require.False(t, check(step).Recorded)
+	write(t, filepath.Join(e.Mine, "controller.go"), "package large")
+	v, err := g.Check(t.Context(), e)
+	require.NoError(t, err)
+	require.False(t, v.Recorded)
+	require.Equal(t, []string{"recording"}, names(t, dir))
+	recorded, err := history.ReadFile(g.Recording)
+	require.NoError(t, err)
+	require.Equal(t, "web-1", recorded.Requests[0].Name)
+
+	g.Recording = filepath.Join(dir, "gone", "recording")
+	_, err = run(request("web-2"))
+	require.ErrorContains(t, err, "keep the recording of the check: open "+filepath.Join(dir, "gone"))
+}
+
+// The check of a real exercise can be drawn. It is in virtual time.
+func TestDrawARealCheck(t *testing.T) {
+	suite.Long(t, "it compiles an exercise")
+	t.Parallel()
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	testinput.Declare(filepath.Join(root, "exercises", "29-status-loop"), filepath.Join(root, "exercises", "go.mod"))
+	c, err := exercise.Open(root)
+	require.NoError(t, err)
+	e, err := c.Find("29")
+	require.NoError(t, err)
+	g := &exercise.Grader{Catalogue: c, Recording: filepath.Join(t.TempDir(), "the last check")}
+	v, err := g.CheckShipped(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, exercise.Failed, v.Outcome, v.Message)
+	require.True(t, v.Recorded)
+	text, err := os.ReadFile(g.Recording)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "10.0.0.1", "a recording has no content")
+	recorded, err := history.ReadFile(g.Recording)
+	require.NoError(t, err)
+	require.Equal(t, v.Scene, recorded.Steps[0].Name)
+
+	recording, err := page.Open(g.Recording)
+	require.NoError(t, err)
+	defer recording.Close()
+	m := recording.Model()
+	require.Equal(t, "the last check", m.Title)
+	require.Equal(t, []string{check.ControllerName}, m.Programs)
+	require.Greater(t, m.End, float64(10*time.Minute/time.Millisecond))
+	lane := slices.IndexFunc(m.Lanes, func(l view.Lane) bool { return l.Resource == "services" && l.Name == "shop/web" })
+	require.GreaterOrEqual(t, lane, 0)
+	writes := 0
+	for _, mark := range m.Marks {
+		if mark.Lane == lane && mark.Verb == "update" && mark.What == "services/status" {
+			writes++
+		}
+	}
+	require.Greater(t, writes, 40, v.Message)
 }
 
 func TestCheckThroughASymbolicLink(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/exercise"
 	"example.com/controllers/harness/exercise/screen"
+	"example.com/controllers/harness/guard"
 )
 
 // classroom is what the commands for exercises work with.
@@ -127,10 +128,7 @@ func doExercises(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.clusters.stop()) }()
 	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
-		return screen.Run(ctx, screen.Options{
-			Catalogue: c.catalogue, Progress: c.progress, Check: c.grader.Check, Path: relativePath,
-			Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
-		}, func(status func(string)) { c.clusters.progress = statusWriter(status) })
+		return c.showScreen(ctx)
 	}
 	e, done := c.progress.CurrentOf(c.catalogue)
 	if done {
@@ -150,6 +148,52 @@ func doExercises(ctx context.Context) (err error) {
 		return err
 	}
 	return errors.Join(printVerdict(e, v), exitOf(v))
+}
+
+// showScreen shows the screen until the participant quits.
+func (c *classroom) showScreen(ctx context.Context) (err error) {
+	dir, remove, err := guard.TempDir("workshop-exercises-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the recording of the last check: %w", err)
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	d := &drawing{path: filepath.Join(dir, "the last check")} // which is the page's title
+	defer func() { err = errors.Join(err, d.end()) }()
+	c.grader.Recording = d.path
+	return screen.Run(ctx, screen.Options{
+		Catalogue: c.catalogue, Progress: c.progress, Check: c.grader.Check, Path: relativePath,
+		Drawing: func() (string, error) { return d.show(ctx) },
+		Color:   os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+	}, func(status func(string)) { c.clusters.progress = statusWriter(status) })
+}
+
+// drawing is the page that draws the last check.
+type drawing struct {
+	path string // of the recording, which is there once a check has made a request
+	url  string // of the page, while it is served
+	stop func() error
+}
+
+// show serves the page, and returns its URL.
+func (d *drawing) show(ctx context.Context) (url string, err error) {
+	if d.url != "" {
+		return d.url, nil
+	}
+	empty, err := os.OpenFile(d.path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("draw the last check: %w", err)
+	}
+	empty.Close()
+	d.url, d.stop, err = serveWhile(ctx, d.path)
+	return d.url, err
+}
+
+// end ends the page, if it is served.
+func (d *drawing) end() error {
+	if d.stop == nil {
+		return nil
+	}
+	return d.stop()
 }
 
 // printVerdict prints the verdict on an exercise, and why a solution is right if it has passed.

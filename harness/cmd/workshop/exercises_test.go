@@ -19,6 +19,7 @@ const smallGrader = `//go:build exercise
 package small
 
 import (
+	"fmt"
 	"os"
 	"testing"
 )
@@ -30,6 +31,12 @@ func TestExercise(t *testing.T) {
 	}
 	if err := os.WriteFile(os.Getenv("WORKSHOP_VERDICT"), []byte(verdict+"\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	if dir := os.Getenv("WORKSHOP_CHECK_RECORDINGS"); dir != "" {
+		request := fmt.Sprintf("{\"request\":{\"id\":1,\"start\":\"2000-01-01T00:00:00Z\",\"verb\":\"get\",\"resource\":\"sums\",\"name\":\"sum-%d\",\"uri\":\"/\"}}\n", Add(1, 2))
+		if err := os.WriteFile(dir+"/it%20adds.jsonl", []byte(request), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 `

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,7 +22,6 @@ import (
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/lesson"
 	"example.com/controllers/harness/play"
-	"example.com/controllers/harness/view/page"
 )
 
 // lessonFlags are the flags of "workshop lesson".
@@ -196,23 +194,12 @@ func viewWhile(ctx context.Context, dir string) (stop func() error, err error) {
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return nil, fmt.Errorf("make a directory for the recordings: %w", err)
 	}
-	recording, err := page.Open(dir)
+	url, stop, err := serveWhile(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, errors.Join(err, recording.Close())
-	}
-	server := page.NewServer(recording)
-	fmt.Printf("view: http://%s%s shows the requests while the lesson is played\n", l.Addr(), server.Path())
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ctx, l) }()
-	return func() error {
-		cancel()
-		return errors.Join(<-ended, recording.Close())
-	}, nil
+	fmt.Printf("view: %s shows the requests while the lesson is played\n", url)
+	return stop, nil
 }
 
 // whileCompiling says what can be done before the control plane is there.

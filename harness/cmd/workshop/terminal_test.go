@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,7 +132,7 @@ func TestExercisesInATerminal(t *testing.T) {
 	r := newExercises(t)
 	tt := r.openTerminal(100, 30, "exercises")
 	tt.sees("01-add  ░░░", " 0/2\nexercises/my/01-add\n✗ failed in ", "\n\nIt subtracts\n", "1 and 2 made something else.\n",
-		"What happened (it adds):\n   0.0s  controller  adds\n", "n next   h hint   l list   r run   x reset   q quit")
+		"What happened (it adds):\n   0.0s  controller  adds\n", "n next   h hint   v view   l list   r run   x reset   q quit")
 	require.Equal(t, 29, strings.Count(strings.TrimRight(tt.text(), "\n"), "\n"), "the keys are in the last line")
 
 	tt.press("h")
@@ -153,7 +155,7 @@ func TestExercisesInATerminal(t *testing.T) {
 	r.write(mine, code("a * b"))
 	tt.sees("✗ failed in ", "────\nIt subtracts\n")
 	tt.setSize(40, 20)
-	tt.sees("\n1 and 2 made something else.\n\nHint 1 of 3\n", "n next   h hint   l list   r run\nx reset   q quit")
+	tt.sees("\n1 and 2 made something else.\n\nHint 1 of 3\n", "n next   h hint   v view   l list\nr run   x reset   q quit")
 	tt.setSize(100, 30)
 	tt.press("x")
 	tt.sees("Reset 01-add? Your changes will be lost.   y yes   any other key: no")
@@ -177,6 +179,48 @@ func TestExercisesInATerminal(t *testing.T) {
 	r.requireNothingLeft()
 }
 
+// page waits until the screen shows the address of the page that draws the last check.
+func (tt *terminal) page() (url string) {
+	tt.t.Helper()
+	tt.sees("The last check, drawn: http://127.0.0.1:")
+	return pageURL.FindString(tt.text())
+}
+
+var pageURL = regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+/[A-Z2-7]+/`)
+
+// v shows where the last check is drawn, and the page follows. It ends with the screen.
+func TestDrawExercisesInATerminal(t *testing.T) {
+	r := newExercises(t)
+	tt := r.openTerminal(100, 30, "exercises")
+	tt.sees("01-add", "… checking")
+	tt.press("v")
+	url := tt.page()
+	draws := func(name string) {
+		t.Helper()
+		tt.await(func() bool {
+			response, err := http.Get(url + "model")
+			require.NoError(t, err)
+			defer response.Body.Close()
+			model, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			return strings.Contains(string(model), `"`+name+`"`) && strings.Contains(string(model), `"the last check"`)
+		}, func() string { return "the page does not show " + name })
+	}
+	draws("sum--1")
+	r.write("exercises/my/01-add/controller.go", "package small\n\nfunc Add(a, b int) int { return a * b }\n")
+	draws("sum-2")
+	r.write("exercises/my/01-add/controller.go", "package small\n")
+	tt.sees("✗ does not compile in ", "made no request; the page shows the one before.")
+	draws("sum-2")
+	tt.press("v")
+	require.Equal(t, url, tt.page())
+	tt.press("q")
+	require.Zero(t, tt.requireRestored())
+	r.requireNothingLeft()
+	_, err := http.Get(url)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
 // Whatever the program is doing, it ends and leaves nothing behind.
 func TestQuitExercisesAtAnyMoment(t *testing.T) {
 	const hang = "sleep 1000 & echo $$ $! > $PIDS.new; mv $PIDS.new $PIDS; wait" // the file is complete when it is there
@@ -192,6 +236,13 @@ func TestQuitExercisesAtAnyMoment(t *testing.T) {
 			tt.sees("01-add")
 			tt.press("x")
 			tt.sees("any other key: no")
+		},
+		"while a browser follows": func(r *repository, tt *terminal) {
+			tt.sees("01-add")
+			tt.press("v")
+			response, err := http.Get(tt.page() + "changes")
+			require.NoError(r.t, err)
+			r.t.Cleanup(func() { response.Body.Close() })
 		},
 		"while the code compiles": func(_ *repository, tt *terminal) { tt.sees("… checking") },
 		"while the code runs":     func(_ *repository, tt *terminal) { tt.sees("… checking") },

@@ -117,6 +117,26 @@ func checkReplaceable(path string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
+// serveWhile serves the page of a recording, or of those in a directory, on any free port until stop is called.
+func serveWhile(ctx context.Context, path string) (url string, stop func() error, err error) {
+	recording, err := page.Open(path)
+	if err != nil {
+		return "", nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, errors.Join(err, recording.Close())
+	}
+	server := page.NewServer(recording)
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, l) }()
+	return "http://" + l.Addr().String() + server.Path(), func() error {
+		cancel()
+		return errors.Join(<-ended, recording.Close())
+	}, nil
+}
+
 // servePage serves the page of a recording until ctx is cancelled.
 func servePage(ctx context.Context, recording *page.Recording, what, listen string) error {
 	host, _, err := net.SplitHostPort(listen)

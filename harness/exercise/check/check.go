@@ -36,6 +36,7 @@ import (
 	"testing/synctest"
 
 	"example.com/controllers/harness/exercise/verdict"
+	"example.com/controllers/harness/history"
 )
 
 // Scene is one part of a check. It gets a new World.
@@ -72,6 +73,7 @@ func Run(t *testing.T, scenes ...Scene) {
 // play plays a scene in the bubble of its virtual time.
 func play(w *World, scene Scene) {
 	w.log()
+	w.out.Record(history.Record{Step: &history.Step{Time: w.start, Name: scene.Name}})
 	defer w.end()
 	defer func() {
 		switch cause := recover().(type) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -38,6 +39,8 @@ func idle(ctx context.Context, _ kubernetes.Interface) error {
 
 // A check that passes, and what its world does.
 func TestWorld(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(verdict.RecordingsVariable, dir)
 	check.Run(t,
 		check.Scene{Name: "objects", Play: func(w *check.World) {
 			w.Given(pod("web-0"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0"}})
@@ -98,6 +101,20 @@ func TestWorld(t *testing.T) {
 			require.Len(w.T, w.Requests("agent").Writes(), 2)
 		}},
 	)
+	recorded, err := history.ReadFile(verdict.RecordingOf(dir, "objects"))
+	require.NoError(t, err)
+	var seen []string
+	for _, e := range recorded.Seen {
+		seen = append(seen, e.Type+" "+e.Name)
+	}
+	require.Equal(t, []string{"ADDED web-0", "ADDED node-0", "DELETED web-0", "DELETED node-0"}, seen, "also what nobody watches")
+	recorded, err = history.ReadFile(verdict.RecordingOf(dir, "killed programs"))
+	require.NoError(t, err)
+	var states []string
+	for _, p := range recorded.Processes {
+		states = append(states, strings.TrimSpace(p.Program+" "+string(p.State)+" "+p.Why))
+	}
+	require.Equal(t, []string{"agent running", "agent killed by a fault", "agent running", "agent killed"}, states)
 }
 
 // scenes end in a verdict whatever the program does. Each runs in a process of its own.
@@ -250,7 +267,8 @@ func TestVerdicts(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "verdict")
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOneScene$")
-			cmd.Env = append(os.Environ(), sceneVariable+"="+name, verdict.FileVariable+"="+file)
+			dir := t.TempDir()
+			cmd.Env = append(os.Environ(), sceneVariable+"="+name, verdict.FileVariable+"="+file, verdict.RecordingsVariable+"="+dir)
 			out, err := cmd.CombinedOutput()
 			passes := want.failure == "" && want.before == nil
 			require.Equal(t, passes, err == nil, "%s", out)
@@ -262,7 +280,39 @@ func TestVerdicts(t *testing.T) {
 			if want.last != "" {
 				require.Equal(t, want.last, found.Timeline[len(found.Timeline)-1].What)
 			}
+			requireRecorded(t, dir, found)
 		})
+	}
+}
+
+// requireRecorded requires that a recording has what is in the timeline, as far as a recording can have it.
+func requireRecorded(t *testing.T, dir string, found verdict.Found) {
+	t.Helper()
+	recorded, err := history.ReadFile(verdict.RecordingOf(dir, found.Scene))
+	require.NoError(t, err)
+	require.Equal(t, found.Scene, recorded.Steps[0].Name)
+	var steps, states, requests []string
+	for _, s := range recorded.Steps[1:] {
+		steps = append(steps, s.Name)
+	}
+	for _, p := range recorded.Processes {
+		states = append(states, p.Program+" "+string(p.State))
+	}
+	for _, line := range found.Timeline {
+		switch {
+		case line.What == "starts the controller":
+			require.Contains(t, states, "controller running")
+		case line.What == "asks the controller to stop":
+			require.Contains(t, states, "controller stopping")
+		case line.Who == "world":
+			require.Contains(t, steps, line.What)
+		case line.Who == check.ControllerName:
+			requests = append(requests, line.What)
+		}
+	}
+	require.GreaterOrEqual(t, len(recorded.Requests), len(requests))
+	for _, r := range recorded.Requests {
+		require.Equal(t, r.Who, r.Program)
 	}
 }
 
@@ -299,7 +349,8 @@ func TestBrokenChecks(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "verdict")
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOneScene$")
-			cmd.Env = append(os.Environ(), sceneVariable+"="+name, verdict.FileVariable+"="+file)
+			dir := t.TempDir()
+			cmd.Env = append(os.Environ(), sceneVariable+"="+name, verdict.FileVariable+"="+file, verdict.RecordingsVariable+"="+dir)
 			var out bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &out
 			require.NoError(t, cmd.Start())
@@ -317,6 +368,7 @@ func TestBrokenChecks(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, found.Failure)
 			require.False(t, found.Passed)
+			requireRecorded(t, dir, found)
 		})
 	}
 }

@@ -82,7 +82,7 @@ func (w *World) Before(verb, resource string, do func()) {
 // fails. meanwhile makes the program send requests.
 func (w *World) StopWhileHanging(p *Process, meanwhile func()) {
 	w.T.Helper()
-	w.say("world", "the API server answers no request any more", "")
+	w.Say("the API server answers no request any more")
 	w.Inject("hang=1h")
 	meanwhile()
 	w.Advance(time.Minute)

@@ -76,6 +76,7 @@ func newWorld(t *testing.T, out *verdict.Writer) *World {
 	w := &World{T: t, out: out, start: time.Now()}
 	w.Server = inmemory.New(w.record)
 	w.Server.OnBlindWrite(w.blindWrite)
+	w.Server.OnChange(func(e history.Event) { out.Record(history.Record{Seen: &e}) })
 	w.user = w.Server.NewClient("user", true, nil)
 	w.Client = kubernetes.NewForConfigOrDie(w.user.Config())
 	return w
@@ -185,15 +186,25 @@ func (w *World) StartNamed(name string, run func(ctx context.Context, config *re
 	p.client = w.Server.NewClient(name, false, func() {
 		w.say("world", "kills the "+name, "")
 		p.mark(&p.killed)
+		p.becomes(history.Killed, "by a fault")
 		cancel()
 	})
 	w.processes = append(w.processes, p)
 	w.say("world", "starts the "+name, "")
+	p.becomes(history.Running, "")
 	go func() {
 		defer close(p.done)
 		p.err = run(ctx, p.client.Config())
+		if !p.is(&p.killed) {
+			p.becomes(history.Ended, "")
+		}
 	}()
 	return p
+}
+
+// becomes records what the program does from now on, and why if it was made to.
+func (p *Process) becomes(state history.ProcessState, why string) {
+	p.w.out.Record(history.Record{Process: &history.Process{Time: time.Now(), Program: p.name, State: state, Why: why}})
 }
 
 func (p *Process) mark(flag *bool) {
@@ -219,6 +230,7 @@ func (p *Process) Stop() {
 	}
 	p.w.say("world", "asks the "+p.name+" to stop", "")
 	p.mark(&p.asked)
+	p.becomes(history.Stopping, "")
 	p.cancel()
 	select {
 	case <-p.done:
@@ -231,6 +243,7 @@ func (p *Process) Stop() {
 func (p *Process) Kill() {
 	p.w.say("world", "kills the "+p.name, "")
 	p.mark(&p.killed)
+	p.becomes(history.Killed, "")
 	p.client.Disconnect()
 	p.cancel()
 	synctest.Wait()
@@ -330,7 +343,7 @@ func (w *World) BreakWatches(resource string, meanwhile func()) {
 	w.T.Helper()
 	gap := apiproxy.Fault{Effect: apiproxy.Effect{Refuse: 503}}
 	gap.Resource = resource
-	w.say("world", "breaks all watches of "+resource, "")
+	w.Say("breaks all watches of %s", resource)
 	mend := w.InjectFault(gap)
 	w.Server.CutWatches(resource)
 	synctest.Wait()
@@ -341,7 +354,7 @@ func (w *World) BreakWatches(resource string, meanwhile func()) {
 	mend()
 	for _, name := range before {
 		if !slices.Contains(after, name) {
-			w.say("world", fmt.Sprintf("lets watches work again; none saw %s %s go, so a cache that has it gets a tombstone", verdict.Singular(resource), name), "")
+			w.Say("lets watches work again; none saw %s %s go, so a cache that has it gets a tombstone", verdict.Singular(resource), name)
 		}
 	}
 }
@@ -380,8 +393,17 @@ func (w *World) Errors() int {
 // Since returns how much time has passed in the world.
 func (w *World) Since() time.Duration { return time.Since(w.start) }
 
-// Say adds a line to the timeline: something that the check did or found out.
-func (w *World) Say(format string, args ...any) { w.say("world", fmt.Sprintf(format, args...), "") }
+// Say adds a line to the timeline: something that the check did or found out. It is a step of the recording, too, so it should
+// name objects, but not quote what is in them.
+func (w *World) Say(format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	w.out.Record(history.Record{Step: &history.Step{Time: time.Now(), Name: what}})
+	w.say("world", what, "")
+}
+
+// Call adds a line to the timeline: what became of a program's call of something outside of the cluster. It is no step of the
+// recording, so it may quote what the program has sent.
+func (w *World) Call(format string, args ...any) { w.say("world", fmt.Sprintf(format, args...), "") }
 
 func (w *World) say(who, what, note string) {
 	w.out.Line(verdict.Line{At: w.Since(), Who: who, What: what, Note: note})
@@ -448,6 +470,7 @@ func (w *World) end() {
 			continue
 		}
 		if failed {
+			p.becomes(history.Stopping, "the check is over")
 			p.client.Disconnect()
 			p.cancel()
 			select {
@@ -474,6 +497,7 @@ const maxAtOnce = 3000
 // record adds a request or an event to the recording and the timeline. It is called by the server, one at a time.
 func (w *World) record(r history.Record) {
 	w.recording.Record(r)
+	w.out.Record(r)
 	if line, ok := verdict.OfRecord(r); ok {
 		line.At = w.Since()
 		w.out.Line(line)

@@ -135,7 +135,7 @@ func (c *Cloud) call(ctx context.Context, what, name string, do func()) error {
 	err := ctx.Err()
 	if err == nil {
 		if slow {
-			c.w.Say("%s begins to %s", c.name, what)
+			c.w.Call("%s begins to %s", c.name, what)
 		}
 		select {
 		case <-time.After(takes):
@@ -157,10 +157,10 @@ func (c *Cloud) call(ctx context.Context, what, name string, do func()) error {
 		err = ErrUnavailable
 	}
 	if err != nil {
-		c.w.Say("%s fails to %s: %v", c.name, what, err)
+		c.w.Call("%s fails to %s: %v", c.name, what, err)
 		return err
 	}
-	c.w.Say("%s does: %s", c.name, what)
+	c.w.Call("%s does: %s", c.name, what)
 	do()
 	return nil
 }

@@ -62,6 +62,7 @@ type Server struct {
 	recording sync.Mutex // serializes calls of record
 
 	onBlindWrite func(history.Request)
+	onChange     func(history.Event)
 }
 
 // change is one change of an object.
@@ -114,6 +115,14 @@ func (s *Server) ForgetChanges() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes = nil
+}
+
+// OnChange sets what is called for each change of an object, as if by a watch of everything that no fault disturbs. It must not call
+// the server.
+func (s *Server) OnChange(do func(history.Event)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onChange = do
 }
 
 // Version returns the resourceVersion of the last change.

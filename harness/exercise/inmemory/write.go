@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"example.com/controllers/harness/history"
 )
 
 // create stores a new object.
@@ -82,6 +84,12 @@ func (s *Server) store(t target, kind string, old, object Object) Object {
 	s.changes = append(s.changes, c)
 	for w := range s.watches {
 		w.add(c)
+	}
+	if s.onChange != nil {
+		s.onChange(history.Event{
+			Time: c.time, Type: kind, Group: resource.Group, Resource: resource.Resource, Namespace: metadata(object, "namespace"),
+			Name: metadata(object, "name"), UID: metadata(object, "uid"), ResourceVersion: metadata(object, "resourceVersion"),
+		})
 	}
 	return object
 }

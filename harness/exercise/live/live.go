@@ -62,6 +62,7 @@ func play(t *testing.T, scene Scene, out *verdict.Writer) {
 		t.Fatal(err)
 	}
 	w.User = kubernetes.NewForConfigOrDie(config)
+	out.Record(history.Record{Step: &history.Step{Time: w.start, Name: scene.Name}})
 	scene.Play(w)
 	w.check()
 }
@@ -97,8 +98,9 @@ type Process struct {
 	done   chan struct{}
 	err    error // returned by the program, once done
 
-	mu    sync.Mutex
-	asked bool // to stop, or killed
+	mu     sync.Mutex
+	asked  bool // to stop, or killed
+	killed bool
 }
 
 // Start starts the participant's controller with the rights of a ServiceAccount of the world's namespace, or with those of
@@ -122,18 +124,22 @@ func (w *World) StartNamed(name, account string, run func(ctx context.Context, c
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	p.proxy = w.proxy(name, func() {
-		w.Say("kills the %s", name)
-		p.ask()
+		w.say("kills the %s", name)
+		p.ask(history.Killed, "by a fault")
 		cancel()
 	})
 	if config, err = p.proxy.ConfigFor(config); err != nil {
 		w.T.Fatal(err)
 	}
 	w.processes = append(w.processes, p)
-	w.Say("starts the %s", name)
+	w.say("starts the %s", name)
+	p.becomes(history.Running, "")
 	go func() {
 		defer close(p.done)
 		p.err = run(ctx, config)
+		if !p.wasKilled() {
+			p.becomes(history.Ended, "")
+		}
 	}()
 	w.T.Cleanup(func() {
 		if w.T.Failed() {
@@ -186,12 +192,26 @@ func (w *World) record(program string, firstID int64, r history.Record) {
 		w.out.Line(line)
 	}
 	w.recording.Record(r)
+	w.out.Record(r)
 }
 
-func (p *Process) ask() {
+// becomes records what the program does from now on, and why if it was made to.
+func (p *Process) becomes(state history.ProcessState, why string) {
+	p.w.out.Record(history.Record{Process: &history.Process{Time: time.Now(), Program: p.name, State: state, Why: why}})
+}
+
+// ask notes that the program was asked to stop, or killed.
+func (p *Process) ask(state history.ProcessState, why string) {
+	p.becomes(state, why)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = true
+	p.asked, p.killed = true, state == history.Killed
+}
+
+func (p *Process) wasKilled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killed
 }
 
 func (p *Process) wasAsked() bool {
@@ -208,8 +228,8 @@ func (p *Process) Stop() {
 	if p.ended() {
 		return
 	}
-	p.w.Say("asks the %s to stop", p.name)
-	p.ask()
+	p.w.say("asks the %s to stop", p.name)
+	p.ask(history.Stopping, "")
 	p.cancel()
 	select {
 	case <-p.done:
@@ -223,8 +243,8 @@ func (p *Process) Kill() {
 	if p.ended() || p.wasAsked() {
 		return
 	}
-	p.w.Say("kills the %s", p.name)
-	p.ask()
+	p.w.say("kills the %s", p.name)
+	p.ask(history.Killed, "")
 	_ = p.proxy.Stop()
 	p.cancel()
 }
@@ -300,8 +320,15 @@ func (w *World) Writes() []history.Request {
 	return w.History().Where(func(r history.Request) bool { return r.Who != verdict.UserName && r.Resource != "events" }).Writes()
 }
 
-// Say adds a line to the timeline: something that the check did or found out.
+// Say adds a line to the timeline, and a step to the recording: something that the check did or found out. It should name objects,
+// but not quote what is in them.
 func (w *World) Say(format string, args ...any) {
+	w.out.Record(history.Record{Step: &history.Step{Time: time.Now(), Name: fmt.Sprintf(format, args...)}})
+	w.say(format, args...)
+}
+
+// say adds a line to the timeline.
+func (w *World) say(format string, args ...any) {
 	w.out.Line(verdict.Line{At: time.Since(w.start), Who: "world", What: fmt.Sprintf(format, args...)})
 }
 
@@ -321,6 +348,9 @@ func (w *World) Conclude(recorded *history.History, err error) {
 		for _, line := range verdict.OfHistory(recorded) {
 			line.What = strings.TrimSpace(testNamespace.ReplaceAllString(line.What, "$1"))
 			w.out.Line(line)
+		}
+		for _, r := range recorded.Records() {
+			w.out.Record(r)
 		}
 	}
 	if err != nil {

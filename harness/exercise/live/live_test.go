@@ -178,9 +178,9 @@ func TestScenes(t *testing.T) {
 	for name, want := range scenes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file := filepath.Join(t.TempDir(), "verdict")
+			file, dir := filepath.Join(t.TempDir(), "verdict"), t.TempDir()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOneScene$")
-			cmd.Env = append(os.Environ(), sceneVariable+"="+name, verdict.FileVariable+"="+file, cluster.SharedVariable+"="+shared.Kubeconfig)
+			cmd.Env = append(os.Environ(), sceneVariable+"="+name, verdict.FileVariable+"="+file, verdict.RecordingsVariable+"="+dir, cluster.SharedVariable+"="+shared.Kubeconfig)
 			out, err := cmd.CombinedOutput()
 			require.Equal(t, want.failure == "", err == nil, "%s", out)
 			require.NotContains(t, string(out), "_test.go:", "a failure of the test itself")
@@ -203,7 +203,33 @@ func TestScenes(t *testing.T) {
 				require.NotContains(t, text, "test-", "a generated namespace says nothing to a participant")
 			}
 			require.Empty(t, want.timeline, "missing in the timeline:\n%s", first)
+			requireRecorded(t, verdict.RecordingOf(dir, "a scene"), scene)
 		})
+	}
+}
+
+// requireRecorded requires that a recording has what is in the timeline.
+func requireRecorded(t *testing.T, path string, scene verdict.Found) {
+	t.Helper()
+	recorded, err := history.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "a scene", recorded.Steps[0].Name)
+	var programs, lines []string
+	for _, r := range recorded.Requests {
+		lines = append(lines, r.Program+" "+r.Verb)
+	}
+	for _, p := range recorded.Processes {
+		programs = append(programs, p.Program+" "+string(p.State))
+	}
+	for _, line := range scene.Timeline {
+		verb, rest, _ := strings.Cut(line.What, " ")
+		if line.Who != "world" {
+			require.Contains(t, lines, line.Who+" "+verb)
+			continue
+		}
+		program, _, _ := strings.Cut(strings.TrimPrefix(rest, "the "), " ")
+		state := map[string]history.ProcessState{"starts": history.Running, "kills": history.Killed, "asks": history.Stopping}[verb]
+		require.Contains(t, programs, program+" "+string(state))
 	}
 }
 

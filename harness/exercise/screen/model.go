@@ -25,6 +25,8 @@ type Options struct {
 	Progress  *exercise.Progress
 	// Check checks the participant's copy of an exercise.
 	Check func(context.Context, exercise.Exercise) (exercise.Verdict, error)
+	// Drawing returns the URL of a page that draws the last check that was recorded, and follows. It may be called again.
+	Drawing func() (url string, err error)
 	// Path returns how to show a path to the participant.
 	Path func(string) string
 	// Color is false if the participant wants no color.
@@ -56,6 +58,7 @@ type Model struct {
 	problem       error  // something other than the participant's code that is wrong
 	cursor        int    // the selected line in the list
 	offset        int    // lines of the body that are scrolled away
+	drawing       string // URL of the page that draws the last check, once it has been asked for
 
 	started  time.Time          // when the check that is running was started
 	changed  bool               // the code of the last check differs from the exercise as shipped
@@ -218,6 +221,8 @@ func (m *Model) press(key string) tea.Cmd {
 	case "l":
 		m.mode, m.typed = listing, ""
 		m.cursor = m.index()
+	case "v":
+		m.draw()
 	case "x":
 		m.mode = confirmingReset
 	case "up", "k":
@@ -280,6 +285,16 @@ func (m *Model) hint() {
 		m.offset = 0
 		m.scroll(heading)
 	}
+}
+
+// draw shows where the last check is drawn.
+func (m *Model) draw() {
+	url, err := m.Drawing()
+	if err != nil {
+		m.problem = err
+		return
+	}
+	m.drawing, m.offset = url, 0
 }
 
 func (m *Model) reset() tea.Cmd {

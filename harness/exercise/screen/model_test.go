@@ -37,6 +37,9 @@ type room struct {
 	checks    []string // names of the exercises that were checked
 	err       error    // of all checks
 	timeline  []verdict.Line
+	recorded  bool   // whether checks make requests
+	url       string // of the drawing; "" if it cannot be served
+	drawn     int    // how often the drawing was asked for
 	quit      bool
 }
 
@@ -57,7 +60,7 @@ func newRoom(t *testing.T, names ...string) *room {
 		write(t, filepath.Join(dir, "why.md"), "A sum is no\n`difference`.\n")
 		write(t, filepath.Join(dir, "failure.golden"), name+": failed\n\n1 and 2 made -1.\n\nWhat happened (it adds):\n\n     1.0s  controller  adds 1 and 2\n")
 	}
-	r := &room{t: t}
+	r := &room{t: t, recorded: true, url: drawingURL}
 	var err error
 	r.catalogue, err = exercise.Open(root)
 	require.NoError(t, err)
@@ -67,12 +70,23 @@ func newRoom(t *testing.T, names ...string) *room {
 	return r
 }
 
+// drawingURL is as long as they are.
+const drawingURL = "http://127.0.0.1:41234/44VIIVGEOTKKGPZVBF4ZAUTESJ/"
+
+func (r *room) drawing() (string, error) {
+	r.drawn++
+	if r.url == "" {
+		return "", errors.New("draw the last check: no space left")
+	}
+	return r.url, nil
+}
+
 // open starts the program, as "make exercise" does.
 func (r *room) open() {
 	r.t.Helper()
 	var err error
 	r.Model, err = screen.New(r.t.Context(), screen.Options{
-		Catalogue: r.catalogue, Progress: r.progress, Check: r.check,
+		Catalogue: r.catalogue, Progress: r.progress, Check: r.check, Drawing: r.drawing,
 		Path: func(path string) string { return strings.TrimPrefix(path, r.catalogue.Root+"/") },
 	})
 	require.NoError(r.t, err)
@@ -82,7 +96,7 @@ func (r *room) open() {
 
 func (r *room) check(_ context.Context, e exercise.Exercise) (exercise.Verdict, error) {
 	r.checks = append(r.checks, e.Name)
-	v := exercise.Verdict{Exercise: e.Name, Outcome: exercise.Passed, Seconds: 1.5}
+	v := exercise.Verdict{Exercise: e.Name, Outcome: exercise.Passed, Seconds: 1.5, Recorded: r.recorded}
 	v.Scene, v.Timeline = "it adds", []verdict.Line{{At: 2 * time.Second, Who: "controller", What: "adds them"}}
 	code, err := os.ReadFile(filepath.Join(e.Mine, "controller.go"))
 	if err == nil && !strings.Contains(string(code), "+") {
@@ -193,6 +207,40 @@ func TestHints(t *testing.T) {
 	r.shows("Third hint")
 }
 
+func TestDrawing(t *testing.T) {
+	const nothing = "This check made no request; the page shows the one before."
+	r := newRoom(t, "01-add", "02-more")
+	r.settle()
+	require.NotContains(t, r.Text(), "drawn")
+	r.url = ""
+	r.press("v")
+	r.shows("! draw the last check: no space left")
+	r.url = drawingURL
+	r.press("v")
+	r.shows("exercises/my/01-add\n", "\nThe last check, drawn: "+drawingURL+"\n\nIt subtracts\n")
+	r.press("G")
+	require.NotContains(t, r.Text(), drawingURL)
+	r.press("v")
+	r.shows(drawingURL)
+	require.Equal(t, 3, r.drawn)
+	r.press("n")
+	require.Equal(t, "02-more", r.Current().Name)
+	r.shows(drawingURL)
+	require.NotContains(t, r.Text(), nothing)
+
+	r.recorded = false
+	r.send(tea.KeyPressMsg{Code: 'r', Text: "r"})
+	require.NotContains(t, r.Text(), nothing, "while it is checking")
+	r.settle()
+	r.shows(drawingURL + "\n" + nothing + "\n\n")
+	r.send(tea.WindowSizeMsg{Width: 60, Height: 20})
+	r.shows("The last check, drawn:\n" + drawingURL + "\n" + nothing + "\n\n")
+	r.send(tea.WindowSizeMsg{Width: 40, Height: 20})
+	require.Contains(t, strings.ReplaceAll(r.Text(), "\n", ""), drawingURL)
+	r.press("l", "v")
+	r.shows("enter open")
+}
+
 func TestList(t *testing.T) {
 	r := newRoom(t, "01-add", "02-more", "12-most")
 	r.settle()
@@ -298,7 +346,7 @@ func TestSizes(t *testing.T) {
 		r := newRoom(t, "01-add", "02-more")
 		r.send(size)
 		r.settle()
-		for _, keys := range [][]string{{}, {"h", "h", "h"}, {"space"}, {"G"}, {"g"}, {"x"}, {"z", "l"}, {"down"}} {
+		for _, keys := range [][]string{{}, {"h", "h", "h"}, {"space"}, {"G"}, {"g"}, {"v"}, {"x"}, {"z", "l"}, {"down"}} {
 			r.press(keys...)
 			lines := strings.Split(r.Text(), "\n")
 			if size.Height >= 10 {

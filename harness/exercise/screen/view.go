@@ -141,7 +141,7 @@ func (m *Model) footer() []string {
 	if m.mode == confirmingReset {
 		return m.inLines(m.style(red, "Reset "+m.current.Name+"? Your changes will be lost."), "y yes", "any other key: no")
 	}
-	return m.inLines("n next", "h hint", "l list", "r run", "x reset", "q quit")
+	return m.inLines("n next", "h hint", "v view", "l list", "r run", "x reset", "q quit")
 }
 
 // inLines puts texts side by side, in as many lines as they need.
@@ -174,6 +174,13 @@ func (m *Model) body() []string {
 		}
 		for text := range strings.SplitSeq(strings.ReplaceAll(m.verdict.Output, "\t", "    "), "\n") {
 			lines = append(lines, wrapped(ansi.Hardwrap(text, m.width, true))...)
+		}
+		lines = append(lines, "")
+	}
+	if m.drawing != "" {
+		prose("The last check, drawn: " + m.drawing)
+		if m.checking == 0 && m.verdict != nil && !m.verdict.Recorded {
+			prose("This check made no request; the page shows the one before.")
 		}
 		lines = append(lines, "")
 	}

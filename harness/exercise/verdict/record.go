@@ -79,9 +79,7 @@ func Singular(resource string) string {
 func OfHistory(h *history.History) []Line {
 	var records []history.Record
 	for _, r := range h.Requests {
-		if r.Who == "" || strings.Contains(r.Who, ":") {
-			r.Who = "controller"
-		}
+		r.Who = programOf(r)
 		r.Open = r.Verb == "watch"
 		records = append(records, history.Record{Request: &r})
 	}

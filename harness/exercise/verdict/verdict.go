@@ -63,6 +63,8 @@ type Writer struct {
 	mu    sync.Mutex
 	file  *os.File // nil if FileVariable is not set
 	print func(string)
+	// recording is that of the scene; nil if there is none.
+	recording *os.File
 }
 
 // NewWriter returns a Writer to the file that FileVariable names. Without one, it calls print with each record as text.
@@ -94,8 +96,11 @@ func answerQuit() {
 	}()
 }
 
-// Scene begins a new timeline.
-func (w *Writer) Scene(name string) { w.write(record{Scene: name}, "--- "+name) }
+// Scene begins a new timeline, and a new recording.
+func (w *Writer) Scene(name string) {
+	w.write(record{Scene: name}, "--- "+name)
+	w.record(name)
+}
 
 // Line adds a line to the timeline.
 func (w *Writer) Line(l Line) { w.write(record{Line: &l}, l.String()) }

@@ -2,6 +2,7 @@ package verdict_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,40 @@ import (
 	"example.com/controllers/harness/exercise/verdict"
 	"example.com/controllers/harness/history"
 )
+
+// Each scene has its recording, without what has changed in objects.
+func TestRecordings(t *testing.T) {
+	dir := t.TempDir()
+	record := func(scenes ...string) {
+		w, err := verdict.NewWriter(func(string) {})
+		require.NoError(t, err)
+		w.Record(history.Record{Step: &history.Step{Name: "before any scene"}})
+		for _, scene := range scenes {
+			w.Scene(scene)
+			w.Record(history.Record{Step: &history.Step{Name: scene}})
+			w.Record(history.Record{Request: &history.Request{ID: 1, Verb: "watch", Who: "agent", Open: true}})
+			w.Record(history.Record{Request: &history.Request{ID: 2, Verb: "get", Who: "system:serviceaccount:a:b"}})
+			w.Record(history.Record{Event: &history.Event{Request: 1, Type: "MODIFIED", Changed: "data.password: hunter2"}})
+		}
+	}
+	record("nowhere")
+	t.Setenv(verdict.RecordingsVariable, dir)
+	record("a/b", "100 %")
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	for _, scene := range []string{"a/b", "100 %"} {
+		h, err := history.ReadFile(verdict.RecordingOf(dir, scene))
+		require.NoError(t, err)
+		require.Equal(t, []history.Step{{Name: scene}}, h.Steps)
+		require.Len(t, h.Requests, 2)
+		require.Equal(t, "agent", h.Requests[0].Program)
+		require.Equal(t, "controller", h.Requests[1].Program)
+		require.Equal(t, []history.Event{{Request: 1, Type: "MODIFIED"}}, h.Events)
+	}
+	t.Setenv(verdict.RecordingsVariable, filepath.Join(dir, "gone"))
+	record("it goes on without one")
+}
 
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "verdict")
