@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,13 +22,14 @@ import (
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/metrics"
 	"example.com/controllers/harness/view/page"
 )
 
 // proxyFlags are the flags of "workshop proxy".
 type proxyFlags struct {
-	out, kubeconfig, record, listen string
-	faults                          []string
+	out, kubeconfig, record, listen, metrics string
+	faults                                   []string
 }
 
 func proxyCommand() *cobra.Command {
@@ -37,7 +39,7 @@ func proxyCommand() *cobra.Command {
 		Short: "Record a controller's requests to its API server, and inject faults",
 		Long: `Run a proxy in front of an API server, and write a kubeconfig that goes through it.
 The proxy records the requests of every controller that uses that kubeconfig, and
-injects the faults. It runs until Ctrl-C.
+injects the faults. It runs until Ctrl-C. "workshop view" draws the recording.
 
 If you start the proxy again with the same --out, and its port is still free, clients of
 the earlier proxy keep working with their kubeconfig. The keys for that are in FILE.key.
@@ -56,6 +58,7 @@ original kubeconfig.
 	flags.StringVar(&f.out, "out", "", "file to write the kubeconfig of the proxy to (required)")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the API server, used with its current context (default: the one that kubectl would use)")
 	flags.StringVar(&f.record, "record", "", "file to write the recording to, as JSON Lines; an existing file is overwritten (default: no recording)")
+	flags.StringVar(&f.metrics, "metrics", "", "URL of the controller's metrics: those of client-go's queues are recorded, too")
 	flags.StringArrayVar(&f.faults, "fault", nil, "fault to inject, as described above; may be repeated")
 	flags.StringVar(&f.listen, "listen", "", "address to listen on, host:port (default: the one in an earlier --out, if it is free, or any free port of 127.0.0.1)")
 	return cmd
@@ -64,6 +67,14 @@ original kubeconfig.
 func runProxy(ctx context.Context, f proxyFlags) (err error) {
 	if f.out == "" {
 		return errors.New("give --out FILE, the file to write the kubeconfig to")
+	}
+	if f.metrics != "" {
+		if f.record == "" {
+			return errors.New("--metrics needs --record, the file to write them to")
+		}
+		if err := metrics.Check(f.metrics); err != nil {
+			return fmt.Errorf("--metrics: %w", err)
+		}
 	}
 	options := apiproxy.Options{Listen: f.listen}
 	if f.listen == "" {
@@ -119,6 +130,13 @@ func runProxy(ctx context.Context, f proxyFlags) (err error) {
 		}
 		printInjections(r)
 	}
+	if f.metrics != "" {
+		asked, stop := context.WithCancel(ctx)
+		var asking sync.WaitGroup
+		asking.Go(func() { metrics.Record(asked, f.metrics, options.Record, reportMetrics) })
+		defer asking.Wait() // before the recording is closed
+		defer stop()
+	}
 	// The proxy does not end with ctx but is stopped, so that its last requests are recorded.
 	proxy, err := apiproxy.Start(context.WithoutCancel(ctx), options)
 	if (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)) && f.listen == "" {
@@ -144,6 +162,15 @@ func runProxy(ctx context.Context, f proxyFlags) (err error) {
 	case <-failed:
 		return nil // closing the recorder returns the error
 	}
+}
+
+// reportMetrics says that the controller's metrics cannot be read, or, if err is nil, that they can be again.
+func reportMetrics(err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "proxy: the metrics are not recorded while this lasts: %v\n", err)
+		return
+	}
+	fmt.Fprintln(os.Stderr, "proxy: the metrics are recorded again")
 }
 
 // parseFaults parses the values of --fault.

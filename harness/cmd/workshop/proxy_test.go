@@ -258,6 +258,8 @@ func TestProxyWrongInput(t *testing.T) {
 		"an unparsable one":           {args: []string{"--out", out, "--kubeconfig", nonsense}, want: "read kubeconfig " + nonsense + ": "},
 		"one without a context":       {args: []string{"--out", out, "--kubeconfig", noContext}, want: "has no current context"},
 		"an unreachable server":       {args: []string{"--out", out, "--kubeconfig", unreachable}, want: `the API server of context "workshop", https://127.0.0.1:1, does not answer: `},
+		"metrics without a recording": {args: []string{"--out", out, "--metrics", "http://127.0.0.1:1/metrics"}, want: "--metrics needs --record, the file to write them to"},
+		"metrics that are no URL":     {args: []string{"--out", out, "--record", filepath.Join(dir, "r"), "--metrics", "localhost:8080"}, want: "--metrics: \"localhost:8080\" is not the URL of a program's metrics"},
 		"a port that is none":         {args: []string{"--out", out, "--listen", "127.0.0.1:x"}, want: "listen: "},
 		"a place that is none":        {args: []string{"--out", "/nowhere/out"}, want: "write /nowhere/out.key: "},
 		"a directory":                 {args: []string{"--out", dir}, want: "read the existing --out: "},

@@ -89,12 +89,16 @@ function drawGroup(g, model, row, y, view) {
 }
 
 function drawSteps(g, model, row, y, view, x) {
+  const least = 12; // pixels: steps that are closer have their names in one place
+  let names = [];
   model.steps.forEach((s, i) => {
     const next = model.steps[i + 1];
     const from = Math.max(view.left, x(s.at)), to = Math.min(view.width, next ? x(next.at) : view.width);
-    if (to < view.left || from > view.width || to - from < 12) return;
-    g.text(from + 4, y + 13, fitted(s.name, to - from - 6), {fill: view.theme.ink, weight: 600, size: 10});
     if (view.chosen === 's' + i) g.frame(from + 1, y + 2, Math.max(2, to - from - 2), row.height - 4, {stroke: view.theme.chosen});
+    if (x(s.at) >= view.left || to >= view.left) names.push(s.name);
+    if (next && to - from < least && to < view.width) return;
+    if (to >= view.left && from <= view.width) g.text(from + 4, y + 13, fitted(names.join(', '), to - from - 6), {fill: view.theme.ink, weight: 600, size: 10});
+    names = [];
   });
   if (view.left) drawName(g, 'steps', row, y, view);
 }
@@ -267,12 +271,12 @@ function drawMarks(g, model, index, lane, y, view, x, taken) {
     if (m.end < view.from || !view.showsMark(i)) continue;
     const from = x(m.start), to = x(m.end);
     const isWatch = m.verb === 'watch';
-    const at = Math.min(isWatch ? from : to, view.width);
+    const at = isWatch ? from : to;
     const isChosen = view.chosen === 'm' + i;
     if (to - from < 2 && isTaken(taken, `${m.outcome} ${m.program} ${m.fault ? 'f' : ''}${m.stale ? 's' : ''}`, at) && !isChosen) continue;
     const colour = colourOf(theme, m.program);
     if (to - from > 3) g.line(Math.max(from, view.left), middle, Math.min(to, view.width), middle, {stroke: colour, width: isWatch ? 1 : 2, opacity: isWatch ? 0.4 : 0.7});
-    if (at < view.left) continue;
+    if (at < view.left || at > view.width) continue;
     g.mark(m.outcome, at, middle, {fill: colour, bad: theme.bad, paper: theme.paper, ring: m.stale ? theme.stale : null, title: g.titles && g.titles(i)});
     if (m.differs) g.frame(at - 7, y, 14, sizes.marks, {stroke: theme.ink});
     if (m.fault) g.bolt(at + 4, y + 1, {fill: theme.bad});

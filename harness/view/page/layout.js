@@ -54,7 +54,8 @@ export function processName(model, p) {
 }
 
 export function seriesName(model, s) {
-  return [model.programs[s.program], s.metric, s.of].filter(Boolean).join(' ');
+  const isOnly = model.series.every((other) => other.program === s.program);
+  return [s.metric, s.of, isOnly ? '' : model.programs[s.program]].filter(Boolean).join(' ');
 }
 
 // index returns the marks and events of each lane, in the order of time.
