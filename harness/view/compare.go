@@ -2,6 +2,7 @@ package view
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -19,31 +20,24 @@ func Compare(a, b *Model) {
 		markDifferences(a.Marks, b.Marks, a, b)
 	}
 	for i := range common {
-		from, to := ofStep(a, i, common), ofStep(b, i, common)
-		markDifferences(from, to, a, b)
+		markDifferences(a.ofStep(i), b.ofStep(i), a, b)
 	}
 	align(a, b, common)
 }
 
-// ofStep returns the marks of a step; those of the first include what was before, and those of the last, what came after.
-func ofStep(m *Model, step, steps int) []Mark {
+// ofStep returns the marks of a step; those of the first include what was before.
+func (m *Model) ofStep(step int) []Mark {
 	from, to := 0, len(m.Marks)
-	at := func(limit float64) int {
-		n, _ := slices.BinarySearchFunc(m.Marks, limit, func(m Mark, limit float64) int {
-			if m.Start < limit {
-				return -1
-			}
-			return 1
-		})
-		return n
+	first := func(at float64) int {
+		return sort.Search(len(m.Marks), func(i int) bool { return m.Marks[i].Start >= at })
 	}
 	if step > 0 {
-		from = at(m.Steps[step].At)
+		from = first(m.Steps[step].At)
 	}
-	if step+1 < steps {
-		to = at(m.Steps[step+1].At)
+	if step+1 < len(m.Steps) {
+		to = first(m.Steps[step+1].At)
 	}
-	return m.Marks[from:to]
+	return m.Marks[from:max(from, to)]
 }
 
 // sameWrite identifies writes that are the same in two runs.
@@ -76,13 +70,16 @@ func markDifferences(a, b []Mark, of, other *Model) {
 	}
 }
 
+// uuid is a generated identifier, as some controllers have in the names of objects.
+var uuid = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
 // sameWrite returns what identifies a write. It has no verb for a request that is not compared.
 func (m *Model) sameWrite(mark Mark) sameWrite {
 	lane := m.Lanes[mark.Lane]
 	if !isWriteVerb(mark.Verb) || lane.Resource == leases || lane.Resource == "events" || lane.Resource == "events.events.k8s.io" || lane.Resource == "" {
 		return sameWrite{}
 	}
-	object := lane.Name
+	object := uuid.ReplaceAllString(lane.Name, "*")
 	if match := generated.FindStringSubmatch(object); match != nil {
 		object = strings.TrimSuffix(match[1], "-") + "-*"
 	}

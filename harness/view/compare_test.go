@@ -22,19 +22,23 @@ func TestCompare(t *testing.T) {
 	step(good, 0, "start")
 	good.Request(10, 12, "loop", "patch", "a", recorded.After("5"))
 	good.Request(20, 22, "loop", "patch", "b", recorded.After("6"))
+	good.Request(30, 32, "loop", "create", "content-11111111-2222-3333-4444-555555555555", recorded.After("7"))
 	step(good, 100, "scale")
 	good.Request(110, 112, "loop", "delete", "web-7d4b9c-x2v4z", nil)
 	good.Request(120, 122, "loop", "get", "b", nil) // reads do not count
 	step(good, 200, "end")
+	good.Request(210, 212, "loop", "delete", "a", nil) // to which the other did not come
 
 	step(failed, 0, "start")
 	failed.Request(10, 12, "loop", "patch", "a", func(q *history.Request) { q.Status = 500 })
 	failed.Request(50, 52, "loop", "patch", "a", recorded.After("5"))
 	failed.Request(120, 122, "loop", "patch", "b", recorded.After("6"))
+	failed.Request(130, 132, "loop", "create", "content-99999999-2222-3333-4444-555555555555", recorded.After("7"))
 	step(failed, 150, "scale")
 	failed.Request(160, 162, "loop", "delete", "web-7d4b9c-bbbbb", nil)
 	failed.Request(170, 172, "loop", "delete", "web-7d4b9c-ccccc", nil)
 	step(failed, 180, "late")
+	failed.Request(190, 192, "loop", "patch", "z", recorded.After("9"))
 
 	a, b := model(failed), model(good)
 	view.Compare(a, b)
@@ -42,8 +46,8 @@ func TestCompare(t *testing.T) {
 	require.Equal(t, []view.Step{{0, "start"}, {150, "scale"}, {250, "end"}}, b.Steps)
 	require.Equal(t, []string{"10 patch a refused", "170 delete web-7d4b9c-ccccc wrote"}, differing(a))
 	require.Empty(t, differing(b))
-	require.Equal(t, []float64{250, 250}, []float64{a.End, b.End})
-	require.Equal(t, 160.0, b.Marks[2].Start)
+	require.Equal(t, []float64{262, 262}, []float64{a.End, b.End})
+	require.Equal(t, 160.0, b.Marks[3].Start)
 }
 
 func differing(m *view.Model) (all []string) {

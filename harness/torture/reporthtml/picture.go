@@ -95,7 +95,7 @@ func draw(f report.Failure, baseline *history.History) (drawn, error) {
 }
 
 // telling returns the lanes that tell something: those in which anything was written or done on purpose, or differs; if there are too many,
-// first those in which something differs or was done on purpose.
+// first those in which something differs or was done on purpose. Events tell what other rows tell.
 func telling(m *view.Model) (lanes []int) {
 	weight := make([]int, len(m.Lanes))
 	for _, mark := range m.Marks {
@@ -104,12 +104,13 @@ func telling(m *view.Model) (lanes []int) {
 			*of = max(*of, 3)
 		case mark.Stale != nil:
 			*of = max(*of, 2)
+		case m.Lanes[mark.Lane].Resource == "events" || m.Lanes[mark.Lane].Resource == "events.events.k8s.io":
 		case mark.Outcome != view.Read && mark.Outcome != view.StillOpen && mark.Verb != "get" && mark.Verb != "list" && mark.Verb != "watch":
 			*of = max(*of, 1)
 		}
 	}
 	for i, l := range m.Lanes {
-		if weight[i] == 0 && len(l.Versions) > 1 {
+		if weight[i] == 0 && len(l.Versions) > 1 && l.Resource != "events" {
 			weight[i] = 1
 		}
 	}
