@@ -3,7 +3,6 @@ package view
 import (
 	"maps"
 	"regexp"
-	"slices"
 	"sort"
 	"strings"
 )
