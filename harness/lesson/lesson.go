@@ -313,6 +313,7 @@ func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Resul
 			recording.Record(r)
 			file.Record(r)
 		}
+		player.Typed, player.Ran = typed(file.Record), ran(file.Record)
 		player.Env = append(slices.Clone(player.Env), apiproxy.RecordingsVariable+"="+s.Recordings)
 	}
 	proxy, err := apiproxy.Start(context.WithoutCancel(ctx), apiproxy.Options{Upstream: upstream, Record: record})

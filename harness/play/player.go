@@ -34,6 +34,11 @@ type Player struct {
 	// Grace is how long a background command may take to end after SIGTERM: one minute if it is 0. The lessons' controllers
 	// may take their own --grace for it, which is 10 seconds, and longer on a slow machine.
 	Grace time.Duration
+	// Typed, if set, is told of each command when it begins.
+	Typed func(command string)
+	// Ran, if set, is told when a background command of this name has been started, and when it has ended. It may be called by
+	// several goroutines at a time.
+	Ran func(name string, running bool)
 
 	screen *screen // made when it is first needed
 }
@@ -153,6 +158,9 @@ func (p *playback) all(ctx context.Context, result *Result) error {
 			p.screen.command(step)
 			if err := p.pause(ctx, runPrompt); err != nil {
 				return err
+			}
+			if p.Typed != nil {
+				p.Typed(step.Command)
 			}
 			if err := p.step(ctx, step); err != nil {
 				return err
@@ -283,9 +291,15 @@ func (p *playback) startJob(ctx context.Context, command string) error {
 	p.started++
 	file := fmt.Sprintf("%s-%d", name, p.started)
 	p.jobs[name] = job
+	ran := p.Ran
+	if ran == nil {
+		ran = func(string, bool) {}
+	}
+	ran(name, true)
 	return p.shell.background(ctx, file, command,
 		job.add,
 		func(status int) {
+			ran(name, false)
 			job.end(status)
 			if status >= 0 {
 				p.cancel(&jobEndedError{job})

@@ -46,6 +46,15 @@ type builder struct {
 	watches  []watch
 	news     []news // bookmarks and lists, sorted by time
 	sights   [][]sight
+	initial  []initialEvents
+}
+
+// initialEvents are the events with which a watch began that was asked for all objects there are.
+type initialEvents struct {
+	watch watch
+	lanes map[int]bool // of the objects
+	at    float64      // when the watch had told of all of them
+	rv    string
 }
 
 // watch is a watch of a program.
@@ -223,6 +232,12 @@ func (b *builder) events(h *history.History, seen []history.Event) {
 		watches[b.model.Marks[w.mark].ID] = w
 	}
 	orphans := 0
+	initial := map[int64]*initialEvents{} // by request, until it has told of all objects
+	for id, w := range watches {
+		if uri := b.model.Marks[w.mark].URI; w.all && strings.Contains(uri, "sendInitialEvents=true") {
+			initial[id] = &initialEvents{watch: w, lanes: map[int]bool{}}
+		}
+	}
 	for _, e := range h.Events {
 		w, ok := watches[e.Request]
 		if !ok {
@@ -230,6 +245,11 @@ func (b *builder) events(h *history.History, seen []history.Event) {
 			continue
 		}
 		if e.Type == "BOOKMARK" {
+			if all := initial[e.Request]; all != nil {
+				all.at, all.rv = b.ms(e.Time), e.ResourceVersion
+				b.initial = append(b.initial, *all)
+				delete(initial, e.Request)
+			}
 			if rv, ok := number(e.ResourceVersion); ok {
 				b.news = append(b.news, news{w, b.ms(e.Time), rv})
 			}
@@ -243,6 +263,9 @@ func (b *builder) events(h *history.History, seen []history.Event) {
 			Lane: b.lane(key), Program: w.program, Came: b.ms(came(e)), Told: b.ms(e.Time), Type: e.Type, Version: -1, Bytes: e.Bytes,
 		})
 		b.heardBy = append(b.heardBy, w.mark)
+		if all := initial[e.Request]; all != nil {
+			all.lanes[b.model.Events[len(b.model.Events)-1].Lane] = true
+		}
 		if n := len(b.model.Events) - 1; e.Type != "ERROR" {
 			b.sight(b.model.Events[n].Lane, sight{
 				text: e.ResourceVersion, uid: e.UID, at: b.model.Events[n].Came, mark: -1, gone: e.Type == "DELETED", changed: e.Changed, event: n,
@@ -286,5 +309,11 @@ func (b *builder) sortLanes() {
 	}
 	for i := range b.model.Events {
 		b.model.Events[i].Lane = at[b.model.Events[i].Lane]
+	}
+	for i, all := range b.initial {
+		b.initial[i].lanes = map[int]bool{}
+		for lane := range all.lanes {
+			b.initial[i].lanes[at[lane]] = true
+		}
 	}
 }

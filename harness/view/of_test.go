@@ -25,9 +25,12 @@ func lane(m *view.Model, name string) string {
 		}
 		for _, v := range l.Versions {
 			fmt.Fprintf(&out, "%g-%g v%s", v.From, v.To, v.RV)
-			for word, is := range map[string]bool{" late": v.Late, " created": v.Created, " deleting": v.Deleting, " gone": v.Gone} {
-				if is {
-					fmt.Fprint(&out, word)
+			for _, is := range []struct {
+				word string
+				it   bool
+			}{{" late", v.Late}, {" created", v.Created}, {" deleting", v.Deleting}, {" gone", v.Gone}} {
+				if is.it {
+					fmt.Fprint(&out, is.word)
 				}
 			}
 			if v.Mark >= 0 {
@@ -418,4 +421,32 @@ func TestAnyRecording(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A watch that begins with all objects says by its silence that one is gone.
+func TestMissingFromInitialEvents(t *testing.T) {
+	r := &recorded.Recorder{}
+	bookmark := func(watch int64, ms float64, rv string) {
+		r.Event(watch, ms, "BOOKMARK", "", rv)
+	}
+	all := func(selector string) func(*history.Request) {
+		return func(q *history.Request) { q.URI, q.Open = "/api/v1/nodes?sendInitialEvents=true"+selector, true }
+	}
+	r.Request(0, 1, "kubectl", "get", "a", recorded.After("10"))
+	r.Request(0, 1, "kubectl", "get", "b", recorded.After("11"))
+	some := r.Request(2, 3, "other", "watch", "", all("&labelSelector=app"))
+	bookmark(some, 4, "15")
+	w := r.Request(10, 11, "loop", "watch", "", all(""))
+	r.Event(w, 12, "ADDED", "b", "11")
+	bookmark(w, 13, "20")
+	bookmark(w, 50, "40") // not the end of the initial events
+	r.Request(60, 61, "kubectl", "create", "a", recorded.After("50"))
+	m := model(r)
+	require.Equal(t, "\n"+lane(m, "a"), `
+1-13 v10 late
+13-61 v20 late gone
+61-61 v50 created by kubectl
+loop 13-61 knew 1 had 1 lag 0
+`)
+	require.NotContains(t, lane(m, "b"), "gone")
 }

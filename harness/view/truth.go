@@ -65,6 +65,7 @@ func (b *builder) truth() {
 		}
 		b.sight(m.Lane, s)
 	}
+	b.missing()
 	latest := b.latest()
 	for lane, l := range b.model.Lanes {
 		if lane < len(b.sights) {
@@ -76,6 +77,32 @@ func (b *builder) truth() {
 	}
 	for lane := range b.model.Lanes {
 		b.close(lane)
+	}
+}
+
+// missing finds objects of which nobody has seen the end: a watch that began with all objects there are, and did not tell of one that had been
+// there before, says that it was gone by then.
+func (b *builder) missing() {
+	for _, all := range b.initial {
+		rv, ok := number(all.rv)
+		if !ok {
+			continue
+		}
+		for lane, sights := range b.sights {
+			l := b.model.Lanes[lane]
+			if l.Resource != all.watch.resource || all.lanes[lane] || !covers(all.watch.namespace, all.watch.name, l.Name) {
+				continue
+			}
+			var last sight
+			for _, s := range sights {
+				if s.rv <= rv && (s.rv > last.rv || s.rv == last.rv && s.gone) {
+					last = s
+				}
+			}
+			if last.rv > 0 && !last.gone {
+				b.sight(lane, sight{text: all.rv, uid: last.uid, at: all.at, mark: -1, gone: true, event: -1})
+			}
+		}
 	}
 }
 

@@ -1,7 +1,7 @@
-// The filter: words, all of which must match. "resource:pods", "object:web", "program:loop", "verb:patch", "failed", "no-op", "stale", "fault";
+// The filter: words, all of which must match. "resource:pods", "object:web", "program:loop", "verb:patch", "told:loop", "failed", "no-op", "stale", "fault";
 // any other word is looked for in the names of objects, resources and programs.
 
-const keys = ['resource', 'object', 'program', 'verb'];
+const keys = ['resource', 'object', 'program', 'verb', 'told'];
 
 export function parse(text) {
   return text.trim().split(/\s+/).filter(Boolean).map((word) => {
@@ -24,10 +24,10 @@ const kinds = {
 };
 
 // apply returns which marks, lanes and programs a filter shows. A lane is shown if its name matches and, if words choose requests, it has
-// one. If words name programs, only what these have been told is shown.
+// one. If words name programs, only what these have been told is shown, and only their processes; "told:" does nothing else.
 export function apply(model, words) {
   const ofMarks = words.filter((w) => w.key === 'program' || w.key === 'verb' || w.key === 'word' && kinds[w.value]);
-  const ofLanes = words.filter((w) => !ofMarks.includes(w));
+  const ofLanes = words.filter((w) => !ofMarks.includes(w) && w.key !== 'told');
   const lane = (l) => ofLanes.every((w) => {
     const resource = l.resource.toLowerCase(), name = l.name.toLowerCase();
     if (w.key === 'resource') return resource.startsWith(w.value);
@@ -46,7 +46,7 @@ export function apply(model, words) {
     marks.forEach((shown, i) => { if (shown) has.add(model.marks[i].lane); });
     lanes.forEach((shown, i) => { lanes[i] = shown && has.has(i); });
   }
-  const named = words.filter((w) => w.key === 'program');
+  const named = words.filter((w) => w.key === 'program' || w.key === 'told');
   const programs = model.programs.map((p) => named.every((w) => p.toLowerCase().startsWith(w.value)));
   return {lanes, marks, programs};
 }

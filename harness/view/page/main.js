@@ -11,7 +11,7 @@ import * as words from './words.js';
 const $ = (id) => document.getElementById(id);
 const speeds = [0.1, 0.25, 0.5, 1, 2, 5, 10];
 const keysHelp = [
-  ['/', 'filter: words of names; resource: object: program: verb: and failed, no-op, conflict, stale, fault, write'],
+  ['/', 'filter: words of names; resource: object: program: verb: told: and failed, no-op, conflict, stale, fault, write'],
   ['← →', 'earlier, later'], ['+ −', 'zoom in, out'], ['0', 'all of it'], ['↑ ↓', 'scroll'],
   ['n N', 'next request, the one before'], ['w W', 'next write'], ['c C', 'next conflict'], ['e E', 'next failure'], ['f F', 'next fault'],
   ['s S', 'next write by a program that was behind'], ['space', 'play, stop'], ['[ ]', 'slower, faster'], ['x', 'show each object of all families, or one row for each family'],

@@ -11,6 +11,7 @@ import {sentence} from './words.js';
 globalThis.picture = (text, {query, from, to, width, dark, lanes, titles}) => {
   const model = JSON.parse(text);
   const shown = apply(model, parse(query));
+  shown.lanes = shown.lanes.map((is, i) => is && hasSomething(model, i, shown, from, to));
   if (lanes) shown.lanes = shown.lanes.map((is, i) => is && lanes.includes(i));
   const families = new Set(model.lanes.filter((l) => l.family).map((l) => l.resource + ' ' + l.family));
   const layout = rowsOf(model, {shown, open: query ? families : new Set(), column: true});
@@ -21,6 +22,12 @@ globalThis.picture = (text, {query, from, to, width, dark, lanes, titles}) => {
   });
   return g.svg(width, layout.height, model.title);
 };
+
+// hasSomething says whether a lane has a request or an object at a time.
+function hasSomething(model, lane, shown, from, to) {
+  return (model.lanes[lane].versions || []).some((v) => !v.gone && v.from <= to && v.to >= from) ||
+    model.marks.some((m, i) => m.lane === lane && shown.marks[i] && m.start <= to && m.end >= from);
+}
 
 // sign returns the text of an SVG of one mark, for a legend.
 globalThis.sign = (outcome, ring, framed) => {
