@@ -20,7 +20,7 @@ func typed(record func(history.Record)) func(command string) {
 // ran returns what [play.Player.Ran] records: the processes of the controllers. The names of these commands are those of the programs.
 func ran(record func(history.Record)) func(name string, running bool) {
 	return func(name string, running bool) {
-		if name == "proxy" || name == "kubectl" { // the workshop's, or one of many
+		if name == "proxy" || name == "node" || name == "kubectl" { // the workshop's, or one of many
 			return
 		}
 		state := history.Ended

@@ -127,16 +127,17 @@ function bill() {
     costs[e.program].events++;
     costs[e.program].bytes += e.bytes || 0;
   }
-  const rows = [['', 'requests', 'in the last second', 'writes', 'no-op', 'failed', 'events', 'KB']];
+  const rows = [['', 'requests', 'in the last second', 'writes', 'no-op', 'failed', 'events', 'KB', null]];
   model.programs.forEach((name, i) => {
     const c = costs[i];
-    rows.push([name, c.requests, c.lately, c.writes, c.noop, c.failed, c.events, words.kilobytes(c.bytes)]);
+    if (!c.requests && !c.events && until === Infinity) return; // of it, only its process is known
+    rows.push([name, c.requests, c.lately, c.writes, c.noop, c.failed, c.events, words.kilobytes(c.bytes), i]);
   });
-  $('bill').replaceChildren(...rows.map((row, r) => element('tr', {}, row.map((cell, n) => {
+  $('bill').replaceChildren(...rows.map((row, r) => element('tr', {}, row.slice(0, -1).map((cell, n) => {
     const td = element(r ? 'td' : 'th', r ? {} : {scope: 'col'}, [String(cell)]);
     if (r && n === 0) {
       const swatch = element('span', {class: 'swatch'});
-      swatch.style.background = colourOf(theme(), r - 1);
+      swatch.style.background = colourOf(theme(), row.at(-1));
       td.prepend(swatch);
     }
     return td;
