@@ -307,10 +307,10 @@ func Of(records ...Record) *History {
 			h.Requests = append(h.Requests, *record.Request)
 		}
 	}
-	slices.SortStableFunc(h.Requests, func(a, b Request) int {
-		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID))
-	})
-	byTime(h.Events, func(e Event) time.Time { return e.Time })
+	slices.SortStableFunc(h.Requests, byStart)
+	slices.SortStableFunc(h.Events, byTimeOf(Event.at))
 	h.sortBesides()
 	return h
 }
+
+func byStart(a, b Request) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID)) }
