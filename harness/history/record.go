@@ -88,7 +88,7 @@ type Request struct {
 	DryRun bool `json:"dryRun,omitempty"` // true for a request with dryRun, which asks for no change
 
 	// Connection numbers the HTTP/2 connections of the clients, from 1. A process built on client-go keeps one for as long as it runs, unless
-	// it breaks. It is 0 if unknown, and for HTTP/1, of which a client uses several.
+	// it breaks. It is 0 if unknown, and for HTTP/1, of which a client uses several. In memory, each client of the exercises' API server is one.
 	Connection int64 `json:"conn,omitempty"`
 
 	// Program is the name of the program that sent the request, if there are several that are recorded together.
