@@ -29,7 +29,7 @@ func (x *exchange) reply(response *http.Response) error {
 		open.Duration = time.Since(open.Start)
 		x.proxy.recordRequest(open)
 	}
-	write, err := x.begin(response)
+	write, err := x.begin(response, contentType)
 	if err != nil {
 		return err
 	}
@@ -45,11 +45,19 @@ func (x *exchange) reply(response *http.Response) error {
 		return write(data)
 	})
 	x.look(response, contentType, through)
-	return through.finish()
+	if err := through.finish(); err != nil {
+		_ = http.NewResponseController(x.writer).Flush() // of the headers, if nothing came after them
+		return err
+	}
+	return nil
 }
 
 // begin forwards the status and the headers of the response, and returns a function that forwards its body.
-func (x *exchange) begin(response *http.Response) (write func([]byte) error, err error) {
+//
+// The client gets the headers at once, and each part of the body when it comes. Only if the response is an object of known length
+// does it get the headers with the first part, and the last part when the handler returns: each flush costs as much as all the
+// rest that the proxy does.
+func (x *exchange) begin(response *http.Response, contentType string) (write func([]byte) error, err error) {
 	header := x.writer.Header()
 	for name, values := range response.Header {
 		header[name] = values
@@ -57,13 +65,19 @@ func (x *exchange) begin(response *http.Response) (write func([]byte) error, err
 	dropHopByHop(header)
 	x.writer.WriteHeader(response.StatusCode)
 	flush := http.NewResponseController(x.writer).Flush
-	if response.ContentLength != 0 { // the client gets the headers at once, and net/http does not add a Content-Length
-		if flush() != nil {
-			return nil, errClientGone
-		}
+	left := int64(-1) // how many bytes of the object are still to come; negative if unknown
+	switch {
+	case response.ContentLength == 0: // without a flush, net/http does not add a Content-Length
+	case response.ContentLength > 0 && x.hasObject(contentType):
+		left = response.ContentLength
+	case flush() != nil:
+		return nil, errClientGone
 	}
 	return func(data []byte) error {
-		if _, err := x.writer.Write(data); err != nil || flush() != nil {
+		if _, err := x.writer.Write(data); err != nil {
+			return errClientGone
+		}
+		if left -= int64(len(data)); left != 0 && flush() != nil {
 			return errClientGone
 		}
 		return nil

@@ -51,8 +51,10 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		x.record.Connection, _ = r.Context().Value(connectionKey{}).(int64)
 	}
-	x.injection = p.inject(x.record)
-	x.record.Injected = x.injection.recorded("")
+	if faults := p.currentFaults(); len(faults) > 0 {
+		x.injection = inject(faults, x.record)
+		x.record.Injected = x.injection.recorded("")
+	}
 
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer context.AfterFunc(p.ctx, func() { cancel(errStopped) })()

@@ -110,7 +110,7 @@ func (x *exchange) replyLate(response *http.Response) error {
 	if err := x.holdReply(); err != nil {
 		return err
 	}
-	write, err := x.begin(response)
+	write, err := x.begin(response, contentType)
 	if err != nil {
 		return err
 	}

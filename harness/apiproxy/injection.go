@@ -39,10 +39,10 @@ type injection struct {
 	noBookmarks bool  // Watch is never WatchNoBookmarks here, because a watch may meet both
 }
 
-// inject counts a request with every fault that it matches, and decides what to do to it.
-func (p *Proxy) inject(r history.Request) injection {
+// inject counts a request with every one of the faults that it matches, and decides what to do to it.
+func inject(faults []*Armed, r history.Request) injection {
 	var i injection
-	for _, f := range p.currentFaults() {
+	for _, f := range faults {
 		if !f.Matches(r) || !f.applies() {
 			continue
 		}
