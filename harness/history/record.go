@@ -209,11 +209,17 @@ func marshal(v any) ([]byte, error) {
 
 // Write writes a record as one line, with a single call of w.Write.
 func Write(w io.Writer, r Record) error {
-	line, err := marshal(r)
+	l := lines.Get().(*line)
+	defer lines.Put(l)
+	if l.record(r) {
+		_, err := w.Write(*l)
+		return err
+	}
+	text, err := marshal(r)
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(line)
+	_, err = w.Write(text)
 	return err
 }
 
