@@ -74,17 +74,17 @@ func (i injection) recorded(skipped string) []history.Injection {
 }
 
 // editsWatch says whether the events of a watch may have to be changed, so that they cannot pass as they are.
-func (i injection) editsWatch() bool { return i.Late != 0 || i.Watch != "" || i.noBookmarks }
+func (i *injection) editsWatch() bool { return i.Late != 0 || i.Watch != "" || i.noBookmarks }
 
 // holdsReply says whether the client gets the API server's answer later than it came.
-func (i injection) holdsReply() bool {
+func (i *injection) holdsReply() bool {
 	return i.AnswerLate != 0 || i.Freeze == After || i.failsMachine(After)
 }
 
 // failsMachine says whether a machine fails before or after the request.
-func (i injection) failsMachine(when string) bool { return i.Reboot == when || i.PowerCut == when }
+func (i *injection) failsMachine(when string) bool { return i.Reboot == when || i.PowerCut == when }
 
 // losesReply says whether the client gets something else than the API server's answer.
-func (i injection) losesReply() bool {
+func (i *injection) losesReply() bool {
 	return i.Lost == LostReply || i.Lost == LostLate || i.Kill == After || i.Crash == After
 }

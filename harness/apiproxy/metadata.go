@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -47,12 +48,20 @@ func (f fromJSON) metadata(kind string) metadata {
 		graceful: f.DeletionGracePeriodSeconds > 0, finalizers: len(f.Finalizers)}
 }
 
+// readers are used again for later objects.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 512) }}
+
 var errNoObject = errors.New("not an object of the Kubernetes API")
 
 // readMetadata reads the metadata of an object in JSON or protobuf, and no further than that. If the object is cut off,
 // it returns what it has found and an error.
 func readMetadata(r io.Reader) (metadata, error) {
-	in := bufio.NewReaderSize(r, 512)
+	in := readers.Get().(*bufio.Reader)
+	in.Reset(r)
+	defer func() {
+		in.Reset(nil)
+		readers.Put(in)
+	}()
 	switch first, err := in.Peek(1); {
 	case err != nil:
 		return metadata{}, err
