@@ -64,8 +64,8 @@ func contentTypeOf(response *http.Response) string {
 // begin forwards the status and the headers of the response, and returns a function that forwards its body.
 //
 // The client gets the headers at once, and each part of the body when it comes. Only if the response is an object of known length
-// does it get the headers with the first part, and the last part when the handler returns: each flush costs as much as all the
-// rest that the proxy does.
+// does it get the headers with the first part, and the last part when the handler returns, after it has been recorded: without
+// these flushes, a request takes some 30 µs less.
 func (x *exchange) begin(response *http.Response, contentType string) (write func([]byte) error, err error) {
 	header := x.writer.Header()
 	for name, values := range response.Header {
