@@ -18,18 +18,17 @@ import (
 
 // reply forwards the response to the client.
 func (x *exchange) reply(response *http.Response) error {
-	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	contentType := contentTypeOf(response)
 	isWatch := x.record.Verb == "watch" && response.StatusCode == http.StatusOK
 	if !isWatch {
 		x.skip(history.Injection.IsOnEvents, fmt.Sprintf("the watch was answered %d", response.StatusCode))
 	}
 	if isWatch {
-		open := x.record
-		open.Open = true
-		open.Duration = time.Since(open.Start)
-		x.proxy.recordRequest(open)
+		x.record.Open, x.record.Duration = true, time.Since(x.record.Start)
+		x.proxy.recordRequest(&x.record)
+		x.record.Open = false
 	}
-	write, err := x.begin(response)
+	write, err := x.begin(response, contentType)
 	if err != nil {
 		return err
 	}
@@ -45,11 +44,29 @@ func (x *exchange) reply(response *http.Response) error {
 		return write(data)
 	})
 	x.look(response, contentType, through)
-	return through.finish()
+	if err := through.finish(); err != nil {
+		_ = http.NewResponseController(x.writer).Flush() // of the headers, if nothing came after them
+		return err
+	}
+	return nil
+}
+
+// contentTypeOf returns the content type of a response without its parameters, in lower case; "" if it has none or is wrong.
+func contentTypeOf(response *http.Response) string {
+	text := response.Header.Get("Content-Type")
+	if text == "application/json" {
+		return text // nearly always; parsing makes a map
+	}
+	contentType, _, _ := mime.ParseMediaType(text)
+	return contentType
 }
 
 // begin forwards the status and the headers of the response, and returns a function that forwards its body.
-func (x *exchange) begin(response *http.Response) (write func([]byte) error, err error) {
+//
+// The client gets the headers at once, and each part of the body when it comes. Only if the response is an object of known length
+// does it get the headers with the first part, and the last part when the handler returns, after it has been recorded: without
+// these flushes, a request takes some 30 µs less.
+func (x *exchange) begin(response *http.Response, contentType string) (write func([]byte) error, err error) {
 	header := x.writer.Header()
 	for name, values := range response.Header {
 		header[name] = values
@@ -57,13 +74,19 @@ func (x *exchange) begin(response *http.Response) (write func([]byte) error, err
 	dropHopByHop(header)
 	x.writer.WriteHeader(response.StatusCode)
 	flush := http.NewResponseController(x.writer).Flush
-	if response.ContentLength != 0 { // the client gets the headers at once, and net/http does not add a Content-Length
-		if flush() != nil {
-			return nil, errClientGone
-		}
+	left := int64(-1) // how many bytes of the object are still to come; negative if unknown
+	switch {
+	case response.ContentLength == 0: // without a flush, net/http does not add a Content-Length
+	case response.ContentLength > 0 && x.hasObject(contentType) && !x.isStream(): // a stream may be held back on purpose
+		left = response.ContentLength
+	case flush() != nil:
+		return nil, errClientGone
 	}
 	return func(data []byte) error {
-		if _, err := x.writer.Write(data); err != nil || flush() != nil {
+		if _, err := x.writer.Write(data); err != nil {
+			return errClientGone
+		}
+		if left -= int64(len(data)); left != 0 && flush() != nil || x.ctx.Err() != nil {
 			return errClientGone
 		}
 		return nil
@@ -81,8 +104,7 @@ func (x *exchange) lose(response *http.Response) error {
 			x.record.Received += int64(len(data))
 			return nil
 		})
-		contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-		x.look(response, contentType, through)
+		x.look(response, contentTypeOf(response), through)
 		if err := through.finish(); err != nil {
 			return err
 		}

@@ -51,8 +51,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		x.record.Connection, _ = r.Context().Value(connectionKey{}).(int64)
 	}
-	x.injection = p.inject(x.record)
-	x.record.Injected = x.injection.recorded("")
+	if faults := p.currentFaults(); len(faults) > 0 {
+		x.inject(faults)
+	}
 
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer context.AfterFunc(p.ctx, func() { cancel(errStopped) })()
@@ -67,6 +68,12 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if err := x.end(x.run()); err != nil {
 		panic(http.ErrAbortHandler) // the client sees its stream or connection break
 	}
+}
+
+// inject decides what the faults do to the exchange, and records that.
+func (x *exchange) inject(faults []*Armed) {
+	x.injection = inject(faults, x.record)
+	x.record.Injected = x.injection.recorded("")
 }
 
 // end records an exchange that has ended with err. It returns the cause: err itself, or why the exchange was cancelled.
@@ -86,7 +93,7 @@ func (x *exchange) end(err error) error {
 		x.record.Error, x.record.GaveUp = err.Error(), errors.Is(err, errClientGone)
 	}
 	x.record.Duration = time.Since(x.record.Start)
-	x.proxy.recordRequest(x.record)
+	x.proxy.recordRequest(&x.record)
 	return err
 }
 

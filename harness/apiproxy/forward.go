@@ -64,7 +64,7 @@ func (x *exchange) path() url.URL {
 
 // narrowed confines a list or watch across all namespaces to [Options.Namespace], if its resource is in Within.
 func (x *exchange) narrowed(u *url.URL) *url.URL {
-	r := x.record
+	r := &x.record
 	// One for objects of a certain name (fieldSelector) has a name, too.
 	isWide := (r.Verb == "list" || r.Verb == "watch") && r.Namespace == "" && strings.HasSuffix(u.Path, "/"+r.Resource)
 	if !isWide || !slices.Contains(x.proxy.within, schema.GroupResource{Group: r.Group, Resource: r.Resource}) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"mime"
 	"net/http"
 	"time"
 
@@ -102,7 +101,7 @@ func (x *exchange) replyLate(response *http.Response) error {
 		whole.Write(data)
 		return nil
 	})
-	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	contentType := contentTypeOf(response)
 	x.look(response, contentType, through)
 	if err := through.finish(); err != nil {
 		return err
@@ -110,7 +109,7 @@ func (x *exchange) replyLate(response *http.Response) error {
 	if err := x.holdReply(); err != nil {
 		return err
 	}
-	write, err := x.begin(response)
+	write, err := x.begin(response, contentType)
 	if err != nil {
 		return err
 	}

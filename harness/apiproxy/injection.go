@@ -39,10 +39,10 @@ type injection struct {
 	noBookmarks bool  // Watch is never WatchNoBookmarks here, because a watch may meet both
 }
 
-// inject counts a request with every fault that it matches, and decides what to do to it.
-func (p *Proxy) inject(r history.Request) injection {
+// inject counts a request with every one of the faults that it matches, and decides what to do to it.
+func inject(faults []*Armed, r history.Request) injection {
 	var i injection
-	for _, f := range p.currentFaults() {
+	for _, f := range faults {
 		if !f.Matches(r) || !f.applies() {
 			continue
 		}
@@ -74,17 +74,17 @@ func (i injection) recorded(skipped string) []history.Injection {
 }
 
 // editsWatch says whether the events of a watch may have to be changed, so that they cannot pass as they are.
-func (i injection) editsWatch() bool { return i.Late != 0 || i.Watch != "" || i.noBookmarks }
+func (i *injection) editsWatch() bool { return i.Late != 0 || i.Watch != "" || i.noBookmarks }
 
 // holdsReply says whether the client gets the API server's answer later than it came.
-func (i injection) holdsReply() bool {
+func (i *injection) holdsReply() bool {
 	return i.AnswerLate != 0 || i.Freeze == After || i.failsMachine(After)
 }
 
 // failsMachine says whether a machine fails before or after the request.
-func (i injection) failsMachine(when string) bool { return i.Reboot == when || i.PowerCut == when }
+func (i *injection) failsMachine(when string) bool { return i.Reboot == when || i.PowerCut == when }
 
 // losesReply says whether the client gets something else than the API server's answer.
-func (i injection) losesReply() bool {
+func (i *injection) losesReply() bool {
 	return i.Lost == LostReply || i.Lost == LostLate || i.Kill == After || i.Crash == After
 }

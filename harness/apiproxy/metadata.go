@@ -3,11 +3,13 @@ package apiproxy
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -46,80 +48,121 @@ func (f fromJSON) metadata(kind string) metadata {
 		graceful: f.DeletionGracePeriodSeconds > 0, finalizers: len(f.Finalizers)}
 }
 
+// readers are used again for later objects.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 512) }}
+
 var errNoObject = errors.New("not an object of the Kubernetes API")
 
 // readMetadata reads the metadata of an object in JSON or protobuf, and no further than that. If the object is cut off,
 // it returns what it has found and an error.
 func readMetadata(r io.Reader) (metadata, error) {
-	in := bufio.NewReaderSize(r, 512)
+	in := readers.Get().(*bufio.Reader)
+	in.Reset(r)
+	defer func() {
+		in.Reset(nil)
+		readers.Put(in)
+	}()
 	switch first, err := in.Peek(1); {
 	case err != nil:
 		return metadata{}, err
 	case first[0] == '{':
+		_, _ = in.ReadByte()
 		return readJSON(in)
 	default:
 		return readProtobuf(in)
 	}
 }
 
-// readJSON stops after metadata and kind. Most objects begin with them, but a list of custom resources ends with its
-// metadata.
-func readJSON(r io.Reader) (metadata, error) {
+// readJSON reads an object after its first brace. It stops after metadata and kind. Most objects begin with them, but a list of
+// custom resources ends with its metadata. Only those two are parsed; of all else, it finds the end.
+func readJSON(in *bufio.Reader) (metadata, error) {
 	var kind string
 	var meta fromJSON
 	var dryRun []string
-	in := json.NewDecoder(r)
-	result := func(err error) (metadata, error) {
-		m := meta.metadata(kind)
-		m.dryRun = len(dryRun) > 0
-		return m, err
-	}
-	if _, err := in.Token(); err != nil {
-		return result(err)
-	}
 	hasMetadata := false
-	for in.More() {
-		if hasMetadata && kind != "" {
-			return result(nil)
+	text := make([]byte, 0, 512)
+	read := func() (isLast bool, err error) { // one field
+		if text, err = readJSONValue(in, text[:0]); err != nil {
+			return false, err
 		}
-		key, err := in.Token()
+		var into any // nil if the field does not matter
+		switch string(text) {
+		case `"kind"`:
+			into = &kind
+		case `"metadata"`:
+			into, hasMetadata = &meta, true
+		case `"dryRun"`:
+			into = &dryRun
+		}
+		if colon, err := readAfterSpace(in); err != nil || colon != ':' {
+			return false, cmp.Or(err, errNoObject)
+		}
+		if into == nil {
+			_, err = readJSONValue(in, nil)
+		} else if text, err = readJSONValue(in, text[:0]); err == nil {
+			err = json.Unmarshal(text, into)
+		}
 		if err != nil {
-			return result(err)
+			return false, err
 		}
-		switch key {
-		case "kind":
-			err = in.Decode(&kind)
-		case "metadata":
-			hasMetadata = true
-			err = in.Decode(&meta)
-		case "dryRun":
-			err = in.Decode(&dryRun)
-		default:
-			err = skip(in)
+		switch after, err := readAfterSpace(in); {
+		case err != nil:
+			return false, err
+		case after == '}':
+			return true, nil
+		case after != ',':
+			return false, errNoObject
 		}
-		if err != nil {
-			return result(err)
-		}
+		return hasMetadata && kind != "", nil
 	}
-	_, err := in.Token()
-	return result(err)
+	var err error
+	for isLast := false; !isLast && err == nil; {
+		isLast, err = read()
+	}
+	m := meta.metadata(kind)
+	m.dryRun = len(dryRun) > 0
+	return m, err
 }
 
-// skip skips one value.
-func skip(in *json.Decoder) error {
-	for depth := 0; ; {
-		token, err := in.Token()
-		if err != nil {
-			return err
-		}
-		switch token {
-		case json.Delim('{'), json.Delim('['):
+// readJSONValue reads one JSON value, without the space before it, and appends it to text, unless that is nil. It does not check
+// what is within the value.
+func readJSONValue(in *bufio.Reader, text []byte) ([]byte, error) {
+	b, err := readAfterSpace(in)
+	depth, inString, escaped, isScalar := 0, false, false, false
+	for first := true; err == nil; first = false {
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			inString, escaped = b != '"', b == '\\'
+		case isScalar && (isSpace(b) || b == ',' || b == '}' || b == ']'):
+			return text, in.UnreadByte()
+		case b == '"':
+			inString = true
+		case b == '{', b == '[':
 			depth++
-		case json.Delim('}'), json.Delim(']'):
+		case b == '}', b == ']':
 			depth--
+		default:
+			isScalar = isScalar || first
 		}
-		if depth == 0 {
-			return nil
+		if text != nil {
+			text = append(text, b)
+		}
+		if depth <= 0 && !inString && !isScalar {
+			return text, nil
+		}
+		b, err = in.ReadByte()
+	}
+	return text, err
+}
+
+// readAfterSpace returns the next byte that is no space.
+func readAfterSpace(in *bufio.Reader) (byte, error) {
+	for {
+		b, err := in.ReadByte()
+		if err != nil || !isSpace(b) {
+			return b, err
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // body before anything is sent: the API server may refuse a request without reading its body, and then nobody reads it.
 func (x *exchange) learn() (*body, error) {
 	from := x.in.Body
-	if x.record.Resource == "" || x.proxy.outside != "" || x.record.Subresource == "proxy" {
+	if x.in.ContentLength == 0 || x.record.Resource == "" || x.proxy.outside != "" || x.record.Subresource == "proxy" {
 		return &body{Reader: from, Closer: from}, nil
 	}
 	start, err := io.ReadAll(io.LimitReader(from, kept))

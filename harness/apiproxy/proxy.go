@@ -353,10 +353,13 @@ func (p *Proxy) identify(r *http.Request) (as *identity, who string) {
 	return as, who
 }
 
-func (p *Proxy) recordRequest(r history.Request) {
+// recordRequest records a request as it is now.
+func (p *Proxy) recordRequest(r *history.Request) {
+	now := new(history.Request)
+	*now = *r
 	p.recordM.Lock()
 	defer p.recordM.Unlock()
-	p.record(history.Record{Request: &r})
+	p.record(history.Record{Request: now})
 }
 
 func (p *Proxy) recordEvent(e history.Event) {

@@ -272,10 +272,45 @@ func TestVerbsAreThoseOfTheAuditLog(t *testing.T) {
 	}
 }
 
+// The client gets each part of an object of known length when it comes, and a request that it has the answer to is recorded.
+func TestPartsOfAnObjectDoNotWait(t *testing.T) {
+	for _, protocol := range []string{"h2", "http/1.1"} {
+		t.Run(protocol, func(t *testing.T) {
+			more := make(chan struct{})
+			w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Content-Length", fmt.Sprint(len(pod)))
+				_, _ = io.WriteString(w, pod[:20])
+				w.(http.Flusher).Flush()
+				<-more
+				_, _ = io.WriteString(w, pod[20:])
+			})
+			response, err := client(t, w.Config(), protocol).Get(w.URL() + "/api/v1/namespaces/shop/pods/a")
+			require.NoError(t, err)
+			defer response.Body.Close()
+			part := make([]byte, 20)
+			_, err = io.ReadFull(response.Body, part)
+			require.NoError(t, err)
+			close(more)
+			rest, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			require.Equal(t, pod, string(part)+string(rest))
+			require.False(t, w.only().Failed())
+			require.EqualValues(t, len(pod), w.only().Received)
+		})
+	}
+}
+
 func TestClientGoesAway(t *testing.T) {
 	for name, begin := range map[string]func(http.ResponseWriter){
 		"before the answer": func(http.ResponseWriter) {},
 		"within the answer": func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+		"within an object of known length": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, pod)
+			w.(http.Flusher).Flush()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			began, gone := make(chan struct{}), make(chan struct{})

@@ -3,6 +3,7 @@ package apiproxy
 import (
 	"errors"
 	"io"
+	"sync"
 )
 
 // relay forwards a body byte for byte, and is a reader of the same bytes.
@@ -13,15 +14,20 @@ type relay struct {
 	from io.Reader
 	pass func([]byte) error // forwards bytes; must not keep its argument
 
-	chunk    []byte // buffer of the last read from from
+	chunk    *chunk // buffer of the last read from from; nil when the relay has ended
 	unread   []byte // the part of chunk that the reader has not read; always a tail of unpassed
 	unpassed []byte // the part of chunk that has not been forwarded
 	fromErr  error  // the first error of from
 	passErr  error  // the first error of pass
 }
 
+type chunk [32 << 10]byte
+
+// chunks are used again by later relays.
+var chunks = sync.Pool{New: func() any { return new(chunk) }}
+
 func newRelay(from io.Reader, pass func([]byte) error) *relay {
-	return &relay{from: from, pass: pass, chunk: make([]byte, 32<<10)}
+	return &relay{from: from, pass: pass, chunk: chunks.Get().(*chunk)}
 }
 
 // fill reads more bytes if the reader has read all; before that, it forwards them.
@@ -33,7 +39,7 @@ func (r *relay) fill() error {
 		if r.fromErr != nil {
 			return r.fromErr
 		}
-		n, err := r.from.Read(r.chunk)
+		n, err := r.from.Read(r.chunk[:])
 		r.fromErr = err
 		r.unread, r.unpassed = r.chunk[:n], r.chunk[:n]
 	}
@@ -77,15 +83,17 @@ func (r *relay) passOn() error {
 	return r.passErr
 }
 
-// finish forwards the rest of the body, whether it has been read or not.
+// finish forwards the rest of the body, whether it has been read or not. The relay must not be used after it.
 func (r *relay) finish() error {
 	var err error
 	for err == nil {
 		r.unread = nil
 		err = r.fill()
 	}
-	if errors.Is(err, io.EOF) {
-		return nil
+	if !errors.Is(err, io.EOF) {
+		return err // net/http may still be sending what is in the chunk, although it has returned an error
 	}
-	return err
+	chunks.Put(r.chunk)
+	r.chunk, r.unread, r.unpassed = nil, nil, nil
+	return nil
 }

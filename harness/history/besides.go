@@ -63,32 +63,48 @@ func (h *History) addBesides(r Record) {
 }
 
 func (b *Besides) sortBesides() {
-	byTime(b.Seen, func(e Event) time.Time { return e.Time })
-	byTime(b.Steps, func(s Step) time.Time { return s.Time })
-	byTime(b.Processes, func(p Process) time.Time { return p.Time })
-	byTime(b.Samples, func(s Sample) time.Time { return s.Time })
+	slices.SortStableFunc(b.Seen, byTimeOf(Event.at))
+	slices.SortStableFunc(b.Steps, byTimeOf(Step.at))
+	slices.SortStableFunc(b.Processes, byTimeOf(Process.at))
+	slices.SortStableFunc(b.Samples, byTimeOf(Sample.at))
 }
 
-// where returns what is of a time that in selects.
-func (b Besides) where(in func(time.Time) bool) (part Besides) {
-	part.Seen = timesIn(b.Seen, in, func(e Event) time.Time { return e.Time })
-	part.Steps = timesIn(b.Steps, in, func(s Step) time.Time { return s.Time })
-	part.Processes = timesIn(b.Processes, in, func(p Process) time.Time { return p.Time })
-	part.Samples = timesIn(b.Samples, in, func(s Sample) time.Time { return s.Time })
-	return part
-}
-
-func byTime[T any](all []T, at func(T) time.Time) {
-	slices.SortStableFunc(all, func(a, b T) int { return at(a).Compare(at(b)) })
-}
-
-func timesIn[T any](all []T, in func(time.Time) bool, at func(T) time.Time) (some []T) {
-	for _, one := range all {
-		if in(at(one)) {
-			some = append(some, one)
-		}
+// between returns what is from one time to another; see [between].
+func (b Besides) between(from, to time.Time) Besides {
+	return Besides{
+		Seen:      between(b.Seen, from, to, Event.at),
+		Steps:     between(b.Steps, from, to, Step.at),
+		Processes: between(b.Processes, from, to, Process.at),
+		Samples:   between(b.Samples, from, to, Sample.at),
 	}
-	return some
+}
+
+func (e Event) at() time.Time   { return e.Time }
+func (s Step) at() time.Time    { return s.Time }
+func (p Process) at() time.Time { return p.Time }
+func (s Sample) at() time.Time  { return s.Time }
+
+// byTimeOf compares by the time that at returns.
+func byTimeOf[T any](at func(T) time.Time) func(a, b T) int {
+	return func(a, b T) int { return at(a).Compare(at(b)) }
+}
+
+// between returns the part of all, which is sorted by the time that at returns, from one time (inclusive) to another
+// (exclusive). A zero time is no limit. An empty part is nil.
+func between[T any](all []T, from, to time.Time, at func(T) time.Time) []T {
+	isBefore := func(one T, t time.Time) int { return at(one).Compare(t) }
+	if !to.IsZero() {
+		end, _ := slices.BinarySearchFunc(all, to, isBefore)
+		all = all[:end]
+	}
+	if !from.IsZero() {
+		begin, _ := slices.BinarySearchFunc(all, from, isBefore)
+		all = all[begin:]
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return slices.Clip(all)
 }
 
 // Records returns the history as records, in the order in which [Write] would best write them: by time.
@@ -112,7 +128,7 @@ func (h *History) Records() []Record {
 	for _, s := range h.Samples {
 		all = append(all, Record{Sample: &s})
 	}
-	byTime(all, Record.at)
+	slices.SortStableFunc(all, byTimeOf(Record.at))
 	return all
 }
 

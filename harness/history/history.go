@@ -45,22 +45,30 @@ func (h *History) Where(keep func(Request) bool) *History {
 // Between returns the requests that started, and the events that were forwarded, from one time (inclusive) to another
 // (exclusive). This includes the events of watches that had started before. A zero time is no limit.
 func (h *History) Between(from, to time.Time) *History {
-	in := func(t time.Time) bool {
-		return (from.IsZero() || !t.Before(from)) && (to.IsZero() || t.Before(to))
+	part := &History{
+		Requests: between(h.Requests, from, to, func(r Request) time.Time { return r.Start }),
+		Events:   between(h.Events, from, to, Event.at),
+		Besides:  h.Besides.between(from, to),
+		earlier:  map[int64]Request{}, from: later(h.from, from), to: sooner(h.to, to),
 	}
-	watches := h.watches()
-	part := &History{Besides: h.Besides.where(in), earlier: map[int64]Request{}, from: later(h.from, from), to: sooner(h.to, to)}
-	for _, r := range h.Requests {
-		if in(r.Start) {
-			part.Requests = append(part.Requests, r)
-			delete(watches, r.ID)
+	missing := map[int64]bool{} // watches that have events in the part
+	for i := range part.Events {
+		missing[part.Events[i].Request] = true
+	}
+	for i := range part.Requests {
+		delete(missing, part.Requests[i].ID)
+	}
+	for id := range missing {
+		if r, ok := h.earlier[id]; ok {
+			part.earlier[id] = r
+			delete(missing, id)
 		}
 	}
-	for _, e := range h.Events {
-		if in(e.Time) {
-			part.Events = append(part.Events, e)
-			if w, ok := watches[e.Request]; ok {
-				part.earlier[e.Request] = w
+	for i := 0; i < len(h.Requests) && len(missing) > 0; i++ {
+		if r := &h.Requests[i]; missing[r.ID] {
+			delete(missing, r.ID)
+			if r.Verb == "watch" {
+				part.earlier[r.ID] = *r
 			}
 		}
 	}

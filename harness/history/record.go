@@ -88,7 +88,7 @@ type Request struct {
 	DryRun bool `json:"dryRun,omitempty"` // true for a request with dryRun, which asks for no change
 
 	// Connection numbers the HTTP/2 connections of the clients, from 1. A process built on client-go keeps one for as long as it runs, unless
-	// it breaks. It is 0 if unknown, and for HTTP/1, of which a client uses several.
+	// it breaks. It is 0 if unknown, and for HTTP/1, of which a client uses several. In memory, each client of the exercises' API server is one.
 	Connection int64 `json:"conn,omitempty"`
 
 	// Program is the name of the program that sent the request, if there are several that are recorded together.
@@ -209,11 +209,17 @@ func marshal(v any) ([]byte, error) {
 
 // Write writes a record as one line, with a single call of w.Write.
 func Write(w io.Writer, r Record) error {
-	line, err := marshal(r)
+	l := lines.Get().(*line)
+	defer lines.Put(l)
+	if l.record(r) {
+		_, err := w.Write(*l)
+		return err
+	}
+	text, err := marshal(r)
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(line)
+	_, err = w.Write(text)
 	return err
 }
 
@@ -307,10 +313,10 @@ func Of(records ...Record) *History {
 			h.Requests = append(h.Requests, *record.Request)
 		}
 	}
-	slices.SortStableFunc(h.Requests, func(a, b Request) int {
-		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID))
-	})
-	byTime(h.Events, func(e Event) time.Time { return e.Time })
+	slices.SortStableFunc(h.Requests, byStart)
+	slices.SortStableFunc(h.Events, byTimeOf(Event.at))
 	h.sortBesides()
 	return h
 }
+
+func byStart(a, b Request) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID)) }

@@ -23,6 +23,7 @@ import (
 type Client struct {
 	server *Server
 	name   string
+	number int64 // see [history.Request.Connection]
 	// Privileged clients are not subject to faults.
 	privileged bool
 	// killed is called by a fault that kills the program.
@@ -34,11 +35,11 @@ type Client struct {
 	ctx  context.Context
 }
 
-// NewClient returns a connection of the program with this name, which is recorded as the user of its requests. Requests
-// of a privileged client are not subject to faults. kill is called by a fault that kills the program, before the request returns;
+// NewClient returns a connection of the program with this name, which is recorded as the user of its requests. Each process
+// has one, with a number of its own. Requests of a privileged client are not subject to faults. kill is called by a fault that kills the program, before the request returns;
 // it may be nil.
 func (s *Server) NewClient(name string, privileged bool, kill func()) *Client {
-	c := &Client{server: s, name: name, privileged: privileged, killed: kill}
+	c := &Client{server: s, name: name, number: s.clients.Add(1), privileged: privileged, killed: kill}
 	c.ctx, c.all = context.WithCancel(context.Background())
 	return c
 }
@@ -100,7 +101,7 @@ func (s *Server) answer(ctx context.Context, c *Client, t target, r *http.Reques
 	request := history.Request{
 		Start: time.Now(), Who: c.name, Agent: c.name, Verb: t.verb, Group: t.Group, Version: t.Version, Resource: t.Resource,
 		Subresource: t.subresource, Namespace: t.namespace, Name: t.name, URI: r.URL.RequestURI(), Sent: int64(len(body)),
-		DryRun: r.URL.Query().Get("dryRun") != "",
+		DryRun: r.URL.Query().Get("dryRun") != "", Connection: c.number,
 	}
 	if t.verb == "create" && t.name == "" {
 		if object, err := decode(body); err == nil {

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -47,7 +48,8 @@ type Object = map[string]any
 
 // Server is an API server. Its methods may be called concurrently.
 type Server struct {
-	record func(history.Record) // never called concurrently
+	record  func(history.Record) // never called concurrently
+	clients atomic.Int64         // number of the last client
 
 	mu        sync.Mutex
 	version   int64 // resourceVersion of the last change of any object

@@ -512,6 +512,22 @@ func TestRecordsNoOps(t *testing.T) {
 	})
 }
 
+// Each client is one process, and its requests tell of which, even when both have the same name.
+func TestRecordsConnections(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		restarted := w.NewClient("controller", false, nil)
+		defer restarted.Disconnect()
+		for _, client := range []kubernetes.Interface{w.client, w.client, kubernetes.NewForConfigOrDie(restarted.Config())} {
+			must[*corev1.PodList](t)(client.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{}))
+		}
+		var connections []int64
+		for _, r := range w.recording.History().Requests {
+			connections = append(connections, r.Connection)
+		}
+		require.Equal(t, []int64{1, 1, 2}, connections)
+	})
+}
+
 // Leader election needs Leases, conflicts and time.
 func TestLeaderElection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
