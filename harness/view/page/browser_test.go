@@ -29,6 +29,10 @@ import (
 // browser returns a page of a headless Chromium.
 func browser(t *testing.T) *tab {
 	suite.Long(t, "it starts a browser")
+	return newTab(t)
+}
+
+func newTab(t testing.TB, flags ...string) *tab {
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {
@@ -41,6 +45,9 @@ func browser(t *testing.T) *tab {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 720),
 		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(2*time.Minute))
+	for _, flag := range flags {
+		options = append(options, chromedp.Flag(flag, true))
+	}
 	allocator, stop := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(func() {
@@ -73,7 +80,7 @@ func browser(t *testing.T) *tab {
 
 // tab is a page in a browser.
 type tab struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 
 	mu       sync.Mutex
@@ -262,4 +269,50 @@ func TestReportMakesNoRequests(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	require.Equal(t, []string{"file://" + path}, p.requests)
+}
+
+// BenchmarkPan compares how often the page can draw a recording of 100,000 records while somebody moves through it with how often it could if
+// it drew every mark. Both are measured in turns.
+func BenchmarkPan(b *testing.B) {
+	var r recorded.Recorder
+	const nodes, records = 1000, 100_000
+	w := r.Request(0, 1, "loop", "watch", "", recorded.Open)
+	for i := range records / 2 {
+		name, at := fmt.Sprint("node-", i%nodes), float64(i)
+		r.Request(at, at+3, "loop", "patch", name, recorded.After(fmt.Sprint(10+i)))
+		r.Event(w, at+4, "MODIFIED", name, fmt.Sprint(10+i))
+	}
+	path := filepath.Join(b.TempDir(), "page.html")
+	file, err := os.Create(path)
+	require.NoError(b, err)
+	require.NoError(b, page.Write(file, view.Of("many", history.Of(r.Records...))))
+	require.NoError(b, file.Close())
+	p := newTab(b, "disable-frame-rate-limit", "disable-gpu-vsync")
+	p.run(chromedp.Navigate("about:blank"))
+	p.open("file://" + path)
+	// frame returns how long it takes to draw a frame, in milliseconds.
+	frame := func(address string) float64 {
+		evaluate[chromedp.Void](p, fmt.Sprintf("location.hash = %q", address))
+		return evaluate[float64](p, `(async () => {
+			const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+			const move = (key) => document.dispatchEvent(new KeyboardEvent('keydown', {key}));
+			for (let i = 0; i < 3; i++) { move('ArrowLeft'); await frame(); }
+			const begin = performance.now(), frames = 10;
+			for (let i = 0; i < frames; i++) { move(i % 2 ? 'ArrowLeft' : 'ArrowRight'); await frame(); }
+			return (performance.now() - begin) / frames;
+		})()`)
+	}
+	for _, where := range []struct{ name, address string }{
+		{"all of it as one row", "from=1&to=40000"}, {"a second, a row for each object", "from=20000&to=21000&open=nodes%20node-*"},
+	} {
+		b.Run(where.name, func(b *testing.B) {
+			var ours, naive float64
+			for b.Loop() {
+				ours += frame(where.address)
+				naive += frame(where.address + "&draw=all")
+			}
+			b.ReportMetric(ours/float64(b.N), "ms/frame")
+			b.ReportMetric(naive/ours, "times-as-fast-as-all-marks")
+		})
+	}
 }

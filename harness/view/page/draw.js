@@ -53,7 +53,8 @@ function fittedName(text, width) {
   return text.slice(0, most - 1 - end) + '…' + text.slice(-end);
 }
 
-// draw draws the part of a model that a view shows: its rows between top and top+height, from one time to another.
+// draw draws the part of a model that a view shows: its rows between top and top+height, from one time to another. With view.all, it also draws what
+// cannot be seen, because it is elsewhere or lies under something like it; that is for measurements.
 export function draw(g, model, index, layout, view) {
   const theme = view.theme;
   const x = scaleOf(view);
@@ -66,7 +67,7 @@ export function draw(g, model, index, layout, view) {
   let drawn = 0;
   for (const row of layout.rows) {
     const y = row.y - view.top;
-    if (y + row.height < sizes.head || y > view.height) continue;
+    if ((y + row.height < sizes.head || y > view.height) && !view.all) continue;
     const drawOther = {group: drawGroup, steps: drawSteps, process: drawProcess, series: drawSeries}[row.kind];
     if (drawOther) drawOther(g, model, row, y, view, x);
     else drawn += drawRow(g, model, index, row, y, view, x);
@@ -169,7 +170,7 @@ function drawRow(g, model, index, row, y, view, x) {
   }
   const bottom = y + sizes.marks;
   const toldPrograms = [];
-  const taken = new Set(); // what has been drawn already, and where: of a family, much would be drawn in the same place
+  const taken = view.all ? {has: () => false, add: () => {}} : new Set(); // what has been drawn already, and where: of a family, much would be drawn in the same place
   for (const i of row.lanes) {
     const lane = model.lanes[i];
     if (lane.versions) {
@@ -195,9 +196,12 @@ function drawRow(g, model, index, row, y, view, x) {
   return drawn;
 }
 
-// isTaken says whether something of a kind has been drawn at a pixel, and takes it.
-function isTaken(taken, kind, at) {
-  const key = kind + ' ' + Math.round(at);
+// What looks like nothing else: see looks in layout.js.
+const looks = {version: 8000, told: 8001, most: 8192};
+
+// isTaken says whether something that looks so has been drawn at a pixel, and takes it.
+function isTaken(taken, look, at) {
+  const key = Math.round(at) * looks.most + look;
   if (taken.has(key)) return true;
   taken.add(key);
   return false;
@@ -214,7 +218,7 @@ function drawVersions(g, model, lane, i, y, view, x, isFamily, taken) {
     const from = Math.max(view.left, x(v.from)), to = Math.min(view.width, x(v.to));
     if (to < view.left || to <= until) continue;
     until = Math.max(from + 0.5, Math.floor(to));
-    if (isFamily && to - from < 2 && isTaken(taken, 'v', from)) continue;
+    if (isFamily && to - from < 2 && isTaken(taken, looks.version, from)) continue;
     if (v.gone) {
       const end = n === versions.length - 1 ? Math.min(to, from + 60) : to; // what does not come back ends soon
       g.line(from, y + sizes.band / 2, end, y + sizes.band / 2, {stroke: theme.faint, dash: [1, 4]});
@@ -246,7 +250,7 @@ function drawTold(g, told, y, view, x, isFamily, taken) {
     const from = Math.max(view.left, x(s.from)), to = Math.min(view.width, x(s.to));
     if (to - from < 0.4 && to <= until) continue;
     until = to;
-    if (isFamily && (!isBehind(s) || to - from < 2 && isTaken(taken, 't', from))) continue;
+    if (isFamily && (!isBehind(s) || to - from < 2 && isTaken(taken, looks.told, from))) continue;
     if (isBehind(s)) {
       g.hatch(from, y, Math.max(1, to - from), sizes.told - 4, {fill: theme.stalePaper, stroke: theme.stale});
       const isFirst = n === 0 || !isBehind(spans[n - 1]);
@@ -265,18 +269,18 @@ function drawMarks(g, model, index, lane, y, view, x, taken) {
   const of = index.marks[lane];
   const middle = y + sizes.marks / 2;
   let drawn = 0;
-  for (let n = firstAtOrAfter(of, view.from - index.longest[lane], (i) => model.marks[i].start); n < of.length; n++) {
+  for (let n = view.all ? 0 : firstAtOrAfter(of, view.from - index.longest[lane], (i) => model.marks[i].start); n < of.length; n++) {
     const i = of[n], m = model.marks[i];
-    if (m.start > view.to) break;
-    if (m.end < view.from || !view.showsMark(i)) continue;
+    if (m.start > view.to && !view.all) break;
+    if (m.end < view.from && !view.all || !view.showsMark(i)) continue;
     const from = x(m.start), to = x(m.end);
     const isWatch = m.verb === 'watch';
     const at = isWatch ? from : to;
     const isChosen = view.chosen === 'm' + i;
-    if (to - from < 2 && isTaken(taken, `${m.outcome} ${m.program} ${m.fault ? 'f' : ''}${m.stale ? 's' : ''}`, at) && !isChosen) continue;
+    if (to - from < 2 && isTaken(taken, index.looks[i], at) && !isChosen) continue;
     const colour = colourOf(theme, m.program);
     if (to - from > 3) g.line(Math.max(from, view.left), middle, Math.min(to, view.width), middle, {stroke: colour, width: isWatch ? 1 : 2, opacity: isWatch ? 0.4 : 0.7});
-    if (at < view.left || at > view.width) continue;
+    if ((at < view.left || at > view.width) && !view.all) continue;
     g.mark(m.outcome, at, middle, {fill: colour, bad: theme.bad, paper: theme.paper, ring: m.stale ? theme.stale : null, title: g.titles && g.titles(i)});
     if (m.differs) g.frame(at - 7, y, 14, sizes.marks, {stroke: theme.ink});
     if (m.fault) g.bolt(at + 4, y + 1, {fill: theme.bad});

@@ -49,6 +49,8 @@ export function rowsOf(model, {shown, open, column}) {
   return {rows, height: y + sizes.gap};
 }
 
+const outcomes = ['read', 'wrote', 'no-op', 'conflict', 'missing', 'refused', 'lost', 'gave up', 'open'];
+
 export function processName(model, p) {
   return model.programs[p.program] + (p.number ? ` (${p.number})` : '');
 }
@@ -78,7 +80,9 @@ export function index(model) {
   });
   const tries = new Map(); // from a failed mark to those that tried again
   model.marks.forEach((m, i) => { if (m.cause?.rule === 'retry') tries.set(m.cause.mark, i); });
-  return {marks, longest, reactions, told, tries};
+  // A number for what a mark looks like: marks that look alike, in one place, are drawn once.
+  const looks = model.marks.map((m) => (((outcomes.indexOf(m.outcome) * 64 + m.program % 64) * 2 + (m.fault ? 1 : 0)) * 2 + (m.stale ? 1 : 0)) * 2 + (m.differs ? 1 : 0));
+  return {marks, longest, reactions, told, tries, looks};
 }
 
 // firstAtOrAfter returns the first position of a sorted array at which value(item) is not less than a limit.

@@ -19,7 +19,7 @@ const keysHelp = [
 ];
 
 let model, index, layout, shown;
-const state = {from: 0, to: 1, top: 0, chosen: null, query: '', open: new Set(), cursor: null, speed: 1, playing: null};
+const state = {all: false, from: 0, to: 1, top: 0, chosen: null, query: '', open: new Set(), cursor: null, speed: 1, playing: null};
 let dark = matchMedia('(prefers-color-scheme: dark)');
 let printing = false;
 
@@ -524,7 +524,7 @@ function setQuery(text) {
 // The address holds the view: a link to it opens at the same moment.
 function keepAddress() {
   const [least, most] = whole();
-  const parts = [];
+  const parts = state.all ? ['draw=all'] : [];
   const round = (ms) => +ms.toFixed(3);
   if (state.from > least || state.to < most) parts.push(`from=${round(state.from)}`, `to=${round(state.to)}`);
   if (state.query) parts.push('q=' + encodeURIComponent(state.query));
@@ -547,6 +547,7 @@ function readAddress() {
   const decode = (text) => { try { return decodeURIComponent(text || ''); } catch { return ''; } };
   const from = parseFloat(of.get('from')), to = parseFloat(of.get('to'));
   state.query = decode(of.get('q'));
+  state.all = of.get('draw') === 'all'; // see draw.js
   state.open = new Set((of.get('open') || '').split(',').filter(Boolean).map(decode));
   const cursor = parseFloat(of.get('time')), speed = parseFloat(of.get('speed'));
   state.cursor = Number.isFinite(cursor) ? cursor : null;
