@@ -348,7 +348,7 @@ func TestALeaseMayBeLostWhileTheControlPlaneIsDown(t *testing.T) {
 		r.controlPlane = &controlPlane{crash: func() { time.Sleep(10 * time.Second) }}
 		for range 3 {
 			time.Sleep(2 * time.Second)
-			q := history.Request{Verb: "update", Group: leaseGroup, Resource: "leases", Status: 200, Start: time.Now()}
+			q := history.Request{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Status: 200, Start: time.Now()}
 			r.recording.Record(history.Record{Request: &q})
 		}
 		require.False(t, r.mayHaveLostLease(r.programs[0], started))

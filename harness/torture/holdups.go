@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"example.com/controllers/harness/history"
 )
 
@@ -207,7 +209,7 @@ func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
 	var renewals []time.Time
 	isDisturbed := r.holdUps.outageSince(p.process.label, started)
 	for _, q := range r.recording.History().Requests {
-		if q.Program != p.process.label || q.Start.Before(started) || q.Resource != "leases" || q.Group != leaseGroup || !q.IsWrite() {
+		if q.Program != p.process.label || q.Start.Before(started) || q.Resource != "leases" || q.Group != coordinationv1.GroupName || !q.IsWrite() {
 			continue
 		}
 		isDisturbed = isDisturbed || q.IsDisturbed()

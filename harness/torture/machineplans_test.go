@@ -14,6 +14,7 @@ import (
 
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/machine"
+	"example.com/controllers/harness/torture/plan"
 )
 
 func TestMachineActionsThatAreWrong(t *testing.T) {
@@ -75,7 +76,7 @@ func TestPlansForMachines(t *testing.T) {
 		{ID: 9, Program: "agent-node-0", Verb: "patch", Resource: "nodes", Name: "node-0", Status: 200},
 	}}
 	var got, long []string
-	for _, plan := range exhaustive(h, s.reachesMachine, "cloud") {
+	for _, plan := range plan.Possible(plan.World{Baseline: h, ReachesMachine: s.reachesMachine, Outside: []string{"cloud"}}) {
 		if plan.Kind == "power cut after" {
 			got = append(got, plan.String())
 		}
@@ -95,7 +96,7 @@ func TestPlansForMachines(t *testing.T) {
 		"--fault verb=create,resource=events,program=agent-node-0,nth=1,power-cut=after",
 		"--fault verb=update,resource=nodes,subresource=status,program=controller,nth=1,power-cut=after",
 	}, got)
-	for _, plan := range Exhaustive(h, "cloud") {
+	for _, plan := range plan.Possible(plan.World{Baseline: h, Outside: []string{"cloud"}}) {
 		require.NotContains(t, plan.String(), "power-cut")
 	}
 }

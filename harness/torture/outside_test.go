@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -254,30 +253,6 @@ func TestStartOutsideRefuses(t *testing.T) {
 	r.outsideCommands["cloud"] = []string{"/nowhere"}
 	_, err = r.startOutside(t.Context(), "cloud", 1)
 	require.ErrorContains(t, err, "start cloud: ")
-}
-
-// What is outside is spared the control plane's end, and suffers what only it can.
-func TestExhaustiveOutside(t *testing.T) {
-	kinds := func(outside ...string) (kinds []string) {
-		h := &history.History{Requests: []history.Request{{Verb: "create", Group: "cloud", Resource: "networks"}}}
-		for _, plan := range Exhaustive(h, outside...) {
-			kinds = append(kinds, plan.Kind)
-		}
-		return kinds
-	}
-	inside, outside := kinds(), kinds("cloud")
-	for kind, is := range map[string]bool{"control plane killed after": false, "answered 412": true, "done late": true, "answered 403 for a while": true, "killed after": true, "reply lost": true} {
-		require.Equal(t, is, slices.Contains(outside, kind), kind)
-	}
-	require.Contains(t, inside, "control plane killed after")
-	require.NotContains(t, inside, "done late")
-}
-
-func TestExhaustiveReadsOutside(t *testing.T) {
-	h := &history.History{Requests: slices.Repeat([]history.Request{{Verb: "list", Group: "cloud", Resource: "networks"}}, 42)}
-	all, some := Exhaustive(h), Exhaustive(h, "cloud")
-	require.Len(t, all, 42*len(ofAny)+2) // and once: no answer, and a long outage
-	require.Len(t, some, 9*len(ofAny)+1) // the 1st, the 6th, ...; and once no answer
 }
 
 // A program that was built for us stays while others are built.

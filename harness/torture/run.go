@@ -25,6 +25,7 @@ import (
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
+	"example.com/controllers/harness/torture/plan"
 )
 
 // subject is what is put to torture, and all that its runs share. It does not change.
@@ -111,7 +112,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 	if len(r.stepStarts) > 0 {
 		outcome.FailedAt = r.stepStarts[len(r.stepStarts)-1]
 	}
-	outcome.NotMet = !plan.isMet(outcome.History)
+	outcome.NotMet = !plan.IsMet(outcome.History)
 	outcome.Duration = time.Since(start)
 	var failure *Failure
 	switch silent := (*SilentError)(nil); {
@@ -140,11 +141,6 @@ func (r *run) recordStates() {
 		e.Group = groups[e.Resource]
 		r.recording.Record(history.Record{Seen: &e})
 	}
-}
-
-// isMet reports whether any fault of the plan was injected in a run that was recorded. A plan without faults is always met.
-func (p Plan) isMet(h *history.History) bool {
-	return len(p.Faults) == 0 || slices.ContainsFunc(h.Requests, history.Request.MetFault)
 }
 
 // compile compiles the rules, unless all runs share them: that takes some milliseconds.
@@ -215,7 +211,7 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 func (r *run) longestLease(ctx context.Context) (longest time.Duration, err error) {
 	looked := map[string]bool{}
 	for _, q := range r.recording.History().Requests {
-		if !classOf(q).renewsLease() || looked[q.Object()] {
+		if !plan.RenewsLease(q) || looked[q.Object()] {
 			continue
 		}
 		looked[q.Object()] = true
@@ -749,7 +745,7 @@ func (r *run) attempts(recorded *history.History) (all []map[string]int) {
 
 // lateEvents is how many Events may be written late because they could not be written before.
 func (r *run) lateEvents() (count int) {
-	if r.plan.disconnects() {
+	if r.plan.Disconnects() {
 		return math.MaxInt / 2 // requests that could not connect are not recorded
 	}
 	for _, q := range r.recording.History().Requests {

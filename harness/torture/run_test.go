@@ -280,8 +280,8 @@ func TestIsMet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &history.History{Requests: []history.Request{{Verb: "list"}, injected(history.Request{Verb: "watch"}, c.injections...)}}
-			require.Equal(t, c.want, Plan{Faults: []apiproxy.Fault{{}}}.isMet(h))
-			require.True(t, NoFault.isMet(h), "it has none")
+			require.Equal(t, c.want, Plan{Faults: []apiproxy.Fault{{}}}.IsMet(h))
+			require.True(t, NoFault.IsMet(h), "it has none")
 		})
 	}
 }

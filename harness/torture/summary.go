@@ -106,7 +106,7 @@ func (r *Report) kinds() (kinds []report.Kind) {
 	all, failed := map[string]*report.Kind{}, map[string]map[Verdict]int{}
 	for _, o := range r.Outcomes {
 		name := o.Plan.Kind
-		if o.Plan.isDrawn() {
+		if o.Plan.IsDrawn() {
 			name = "seeds"
 		}
 		k := all[name]

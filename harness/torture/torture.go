@@ -36,6 +36,7 @@ import (
 	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
+	"example.com/controllers/harness/torture/plan"
 )
 
 // Options say which controller is put to torture, and how.
@@ -278,7 +279,7 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 	if b.Runs >= maxBaselineRuns {
 		fmt.Fprintf(o.Progress, "torture: baseline: the last of %d runs still brought something new; what is right may differ by more\n", b.Runs)
 	}
-	if b.lease+apiproxy.DefaultFreeze-usualLease >= maxHeldUp {
+	if b.lease+apiproxy.DefaultFreeze-plan.UsualLease >= maxHeldUp {
 		fmt.Fprintf(o.Progress, "torture: a Lease lasts %s, too long for plans in which it is lost; let the scenario start the controller with a shorter one\n", b.lease)
 	}
 	fmt.Fprintf(o.Progress, "torture: baseline: %d runs; writes in each: %s\n", b.Runs, b.writes())
@@ -461,7 +462,7 @@ func (s *subject) queues(o Options, plans []Plan) [][]Plan {
 }
 
 // needsExpendable reports whether a plan kills a control plane that other plans use.
-func (s *subject) needsExpendable(plan Plan) bool { return plan.crashes() && !s.scenario.isCluster() }
+func (s *subject) needsExpendable(plan Plan) bool { return plan.Crashes() && !s.scenario.isCluster() }
 
 // execute runs one plan on the control plane that it needs: the shared one, one that it may kill, or one of its own.
 func (s *subject) execute(ctx context.Context, b *Baseline, plan Plan) (outcome Outcome, seen *observation, err error) {
@@ -549,7 +550,7 @@ func (o Options) plans(undisturbed *Baseline) []Plan {
 		all = slices.DeleteFunc(all, func(p Plan) bool { return !o.Kinds.MatchString(p.Kind) })
 	}
 	if o.Seeds > 0 {
-		plans := Random(all, o.Seed, o.Seeds)
+		plans := plan.Random(all, o.Seed, o.Seeds)
 		if o.Kinds != nil { // from all kinds, the same seed draws another plan
 			for i := range plans {
 				plans[i].Kind += " of " + o.Kinds.String()
@@ -566,10 +567,12 @@ func (o Options) plans(undisturbed *Baseline) []Plan {
 	return all
 }
 
-// possible returns a plan for each fault that is possible in a run like the undisturbed ones.
+// possible returns a plan for each fault that is possible in a run like the undisturbed ones, the most telling first.
 func (o Options) possible(undisturbed *Baseline) []Plan {
-	all := exhaustive(o.Scenario.byTarget(undisturbed.History), o.Scenario.reachesMachine, slices.Collect(maps.Keys(o.Scenario.Outside))...)
-	return outlast(all, undisturbed.lease)
+	return plan.Possible(plan.World{
+		Baseline: o.Scenario.byTarget(undisturbed.History), Resources: o.Scenario.plurals(), Outside: slices.Sorted(maps.Keys(o.Scenario.Outside)),
+		ReachesMachine: o.Scenario.reachesMachine, Lease: undisturbed.lease, MostHeldUp: maxHeldUp,
+	})
 }
 
 // Runs is how many runs there are at a time: [Options.Parallel], or at most what the machine takes of this scenario's while its

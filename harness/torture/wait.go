@@ -229,7 +229,7 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 		if err != nil {
 			return quietTime{}, err
 		}
-		if beginning > 1 || held || r.plan.doneLate() {
+		if beginning > 1 || held || r.plan.DoneLate() {
 			if err := r.converge(ctx, "the end"); err != nil {
 				return quietTime{}, err
 			}

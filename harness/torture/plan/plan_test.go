@@ -1,8 +1,7 @@
-package torture
+package plan
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,9 +12,6 @@ import (
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
 )
-
-// hasLine reports whether a text has a line.
-func hasLine(text, line string) bool { return slices.Contains(strings.Split(text, "\n"), line) }
 
 // baseline is the recording of a controller that lists and watches Pods, twice, deletes two, and reports it.
 func baseline() *history.History {
@@ -46,7 +42,7 @@ func baseline() *history.History {
 	return h
 }
 
-func TestExhaustive(t *testing.T) {
+func TestPossible(t *testing.T) {
 	all := []string{
 		"verb=list,resource=pods,nth=1",
 		"verb=watch,resource=pods,nth=1", "verb=watch,resource=pods,nth=2",
@@ -99,7 +95,7 @@ func TestExhaustive(t *testing.T) {
 		"unobserved":                  {events("unobserved")[0], events("unobserved")[1]}, // nothing follows the others
 	}
 	got := map[string][]string{}
-	for _, plan := range Exhaustive(baseline()) {
+	for _, plan := range Possible(World{Baseline: baseline()}) {
 		require.Len(t, plan.Faults, 1)
 		got[plan.Kind] = append(got[plan.Kind], plan.Faults[0].String())
 	}
@@ -119,7 +115,7 @@ func TestFaultsThatWouldChangeNothing(t *testing.T) {
 	}
 	planned := func(uri string, events ...history.Event) (faults []string) {
 		h := &history.History{Requests: []history.Request{{ID: 1, Verb: "watch", Resource: "pods", URI: uri}}, Events: events}
-		for _, plan := range Exhaustive(h) {
+		for _, plan := range Possible(World{Baseline: h}) {
 			if plan.Kind == "unobserved" || plan.Kind == "no bookmarks" {
 				faults = append(faults, plan.Faults[0].String())
 			}
@@ -140,7 +136,7 @@ func planFaults(kind string, requests ...history.Request) (faults []string) {
 		q.ID = int64(i + 1)
 		h.Requests = append(h.Requests, q)
 	}
-	for _, plan := range Exhaustive(h, "cloud") {
+	for _, plan := range Possible(World{Baseline: h, Outside: []string{"cloud"}}) {
 		if plan.Kind == kind {
 			faults = append(faults, plan.Faults[0].String())
 		}
@@ -209,7 +205,7 @@ func TestPlansForALeader(t *testing.T) {
 func TestPlansForALongLease(t *testing.T) {
 	lease := history.Request{ID: 1, Verb: "update", Group: leaseGroup, Resource: "leases"}
 	plans := func(lasts time.Duration, requests ...history.Request) (faults []string) {
-		for _, plan := range outlast(Exhaustive(&history.History{Requests: requests}), lasts) {
+		for _, plan := range Possible(World{Baseline: &history.History{Requests: requests}, Lease: lasts, MostHeldUp: 3 * time.Minute}) {
 			if strings.HasPrefix(plan.Kind, "frozen") || plan.Kind == "lease lost" {
 				faults = append(faults, strings.TrimPrefix(plan.Faults[0].String(), "verb=update,group=coordination.k8s.io,resource=leases,"))
 			}
@@ -237,57 +233,41 @@ func TestOneCacheBehind(t *testing.T) {
 		planFaults("one cache behind", pods, nodes, pods))
 }
 
-func TestExhaustiveOfNothing(t *testing.T) {
-	require.Empty(t, Exhaustive(&history.History{}))
-	require.Empty(t, Exhaustive(&history.History{
+func TestPossibleOfNothing(t *testing.T) {
+	require.Empty(t, Possible(World{Baseline: &history.History{}}))
+	require.Empty(t, Possible(World{Baseline: &history.History{
 		Requests: []history.Request{{ID: 1, Verb: "get", URI: "/apis"}, {ID: 2, Verb: "watch", URI: "/what"}},
 		Events:   []history.Event{{Request: 1, Type: "ADDED"}, {Request: 2, Type: "ADDED"}},
-	}))
+	}}))
 }
 
-// Each kind comes once with each class of requests before any comes twice, and so on.
-func TestEachKindHasItsTurn(t *testing.T) {
-	count, last := map[string]int{}, 0
-	for _, plan := range Exhaustive(baseline()) {
-		key := fmt.Sprint(plan.Kind, plan.Faults[0].Verb, plan.Faults[0].Resource)
-		count[key]++
-		require.GreaterOrEqual(t, count[key], last)
-		last = count[key]
-	}
-	require.Len(t, count, 71)
-	require.Equal(t, 4, last, "there are four events")
-}
-
-func TestInTurn(t *testing.T) {
-	plan := func(kind, verb, resource string, event int) Plan {
-		return Plan{Kind: kind, Faults: []apiproxy.Fault{{Match: apiproxy.Match{Verb: verb, Resource: resource}, Effect: apiproxy.Effect{Event: event}}}}
-	}
-	given := func() []Plan {
-		plans := []Plan{plan("a", "list", "pods", 1), plan("a", "get", "nodes", 1), plan("b", "get", "pods", 1)}
-		for event := range 50 {
-			plans = append(plans, plan("a", "get", "pods", event))
+// What is outside is spared the control plane's end, and suffers what only it can.
+func TestPossibleOutside(t *testing.T) {
+	kinds := func(outside ...string) (kinds []string) {
+		h := &history.History{Requests: []history.Request{{Verb: "create", Group: "cloud", Resource: "networks"}}}
+		for _, plan := range Possible(World{Baseline: h, Outside: outside}) {
+			kinds = append(kinds, plan.Kind)
 		}
-		return plans
+		return kinds
 	}
-	ordered := inTurn(given())
-	require.ElementsMatch(t, given(), ordered)
-	require.Equal(t, ordered, inTurn(given()), "the same order each time")
-	first := map[string]bool{}
-	for _, p := range ordered[:4] {
-		first[p.Kind+p.Faults[0].Verb+p.Faults[0].Resource] = true
+	inside, outside := kinds(), kinds("cloud")
+	for kind, is := range map[string]bool{"control plane killed after": false, "answered 412": true, "done late": true, "answered 403 for a while": true, "killed after": true, "reply lost": true} {
+		require.Equal(t, is, slices.Contains(outside, kind), kind)
 	}
-	require.Len(t, first, 4, "one of each kind and kind of request")
-	inOrder := true
-	for i, p := range ordered[4:] {
-		inOrder = inOrder && p.Faults[0].Event == i+1
-	}
-	require.False(t, inOrder, "the first events are not always the first")
-	require.Empty(t, inTurn(nil))
+	require.Contains(t, inside, "control plane killed after")
+	require.NotContains(t, inside, "done late")
+}
+
+func TestPossibleReadsOutside(t *testing.T) {
+	h := &history.History{Requests: slices.Repeat([]history.Request{{Verb: "list", Group: "cloud", Resource: "networks"}}, 42)}
+	all, some := Possible(World{Baseline: h}), Possible(World{Baseline: h, Outside: []string{"cloud"}})
+	require.Len(t, all, 42*len(ofAny)+2) // and once: no answer, and a long outage
+	require.Len(t, some, 9*len(ofAny)+1) // the 1st, the 6th, ...; and once no answer
 }
 
 // What the report prints replays what was run.
 func TestPlansCanBeReplayed(t *testing.T) {
-	all := Exhaustive(baseline())
+	all := Possible(World{Baseline: baseline()})
 	for _, plan := range slices.Concat(all, Random(all, 1, 50)) {
 		words := strings.Fields(plan.String())
 		require.Len(t, words, 2*len(plan.Faults))
@@ -316,13 +296,13 @@ func TestCrashes(t *testing.T) {
 			for _, effect := range c.effects {
 				plan.Faults = append(plan.Faults, apiproxy.Fault{Effect: effect})
 			}
-			require.Equal(t, c.want, plan.crashes())
+			require.Equal(t, c.want, plan.Crashes())
 		})
 	}
 }
 
 func TestRandom(t *testing.T) {
-	all := Exhaustive(baseline())
+	all := Possible(World{Baseline: baseline()})
 	plans := Random(all, 7, 40)
 	require.Len(t, plans, 40)
 	sizes := map[int]int{}
@@ -355,7 +335,7 @@ func TestTheOrderOfRequestsDoesNotMatter(t *testing.T) {
 			other.Requests[i].ID = 9 - r.ID
 		}
 	}
-	all, allOther := Exhaustive(baseline()), Exhaustive(other)
+	all, allOther := Possible(World{Baseline: baseline()}), Possible(World{Baseline: other})
 	texts := func(plans []Plan) (texts []string) {
 		for _, p := range plans {
 			texts = append(texts, p.Key()+" "+p.String())
@@ -379,9 +359,9 @@ func TestTheOrderOfRequestsDoesNotMatter(t *testing.T) {
 // A resumed run knows the seeds that have been run, even if its baseline has one event more. Other plans are told apart by
 // what they do.
 func TestKey(t *testing.T) {
-	all, more := Exhaustive(baseline()), baseline()
+	all, more := Possible(World{Baseline: baseline()}), baseline()
 	more.Events = append(more.Events, history.Event{Request: 3, Type: "ADDED", Resource: "pods"})
-	before, after := Random(all, 1, 50), Random(Exhaustive(more), 1, 50)
+	before, after := Random(all, 1, 50), Random(Possible(World{Baseline: more}), 1, 50)
 	require.NotEqual(t, before, after, "the same seeds draw other faults")
 	keys := map[string]bool{}
 	for i, plan := range before {
@@ -393,74 +373,8 @@ func TestKey(t *testing.T) {
 		keys[Plan{Kind: "replay", Faults: plan.Faults}.Key()] = true
 	}
 	require.Len(t, keys, 50+2*len(all))
-	killed := Options{Scenario: &Scenario{}, Kinds: regexp.MustCompile("killed"), Seeds: 50, Seed: 1}
-	for _, plan := range killed.plans(&Baseline{History: baseline()}) {
-		require.False(t, keys[plan.Key()], "%s: a seed of some kinds of fault is another plan", plan.Key())
-	}
 }
 
 func TestRandomOfNothing(t *testing.T) {
 	require.Empty(t, Random(nil, 7, 3))
-}
-
-func TestPlansOfOptions(t *testing.T) {
-	all := Exhaustive(baseline())
-	killed := slices.DeleteFunc(Exhaustive(baseline()), func(p Plan) bool { return p.Kind != "killed before" && p.Kind != "killed after" })
-	require.NotEmpty(t, killed)
-	fault := apiproxy.Fault{Match: apiproxy.Match{Verb: "get"}, Effect: apiproxy.Effect{Delay: time.Second}}
-	replay := Plan{Kind: "replay", Faults: []apiproxy.Fault{fault}}
-	for name, c := range map[string]struct {
-		options Options
-		want    []Plan
-	}{
-		"all":                  {Options{}, all},
-		"the first":            {Options{MaxPlans: 5}, all[:5]},
-		"more than there are":  {Options{MaxPlans: 100000}, all},
-		"drawn":                {Options{Seed: 3, Seeds: 4}, Random(all, 3, 4)},
-		"a fault":              {Options{Faults: replay.Faults}, []Plan{replay}},
-		"a fault, three times": {Options{Faults: replay.Faults, Replays: 3, Seeds: 7}, []Plan{replay, replay, replay}},
-		"killed":               {Options{Kinds: regexp.MustCompile("^killed")}, killed},
-		"drawn of the killed":  {Options{Kinds: regexp.MustCompile("^killed"), Seeds: 1}, []Plan{{Kind: "seed 0 of ^killed", Faults: Random(killed, 0, 1)[0].Faults}}},
-		"with a reference":     {Options{Reference: Single("x"), MaxPlans: 3}, append([]Plan{NoFault}, all[:2]...)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c.options.Scenario = &Scenario{}
-			require.Equal(t, c.want, c.options.plans(&Baseline{History: baseline()}))
-		})
-	}
-}
-
-// Faults are aimed at the program that sent a request: at any of its replicas, but at one of the instances on Nodes.
-func TestPlansOfSeveralPrograms(t *testing.T) {
-	s, err := read(t, severalPrograms)
-	require.NoError(t, err)
-	update := func(program string) history.Request {
-		return history.Request{Verb: "update", Resource: "pods", Program: program}
-	}
-	renewal := history.Request{Verb: "update", Group: leaseGroup, Resource: "leases", Program: "controller-1"}
-	h := &history.History{Requests: []history.Request{
-		update("agent-node-1"), update("controller-2"), renewal, update("controller-1"), update("agent-node-1"),
-		{Verb: "watch", Resource: "pods", Program: "controller-1"}, {Verb: "watch", Resource: "nodes", Program: "agent-node-1"},
-	}}
-	of := func(kind string) (faults []string) {
-		for _, plan := range (Options{Scenario: s}).plans(&Baseline{History: h}) {
-			if plan.Kind == kind {
-				faults = append(faults, plan.Faults[0].String())
-			}
-		}
-		slices.Sort(faults)
-		return faults
-	}
-	require.Equal(t, []string{
-		"verb=update,group=coordination.k8s.io,resource=leases,program=controller,nth=1,refuse=409",
-		"verb=update,resource=pods,program=agent-node-1,nth=1,refuse=409", "verb=update,resource=pods,program=agent-node-1,nth=2,refuse=409",
-		"verb=update,resource=pods,program=controller,nth=1,refuse=409", "verb=update,resource=pods,program=controller,nth=2,refuse=409",
-	}, of("answered 409"))
-	require.Equal(t, []string{
-		"verb=update,group=coordination.k8s.io,resource=leases,program=controller,nth=1,freeze=before",
-		"verb=update,resource=pods,program=agent-node-1,nth=1,freeze=before,freeze-for=5s",
-		"verb=update,resource=pods,program=controller,nth=1,freeze=before",
-	}, of("frozen before"), "only the controller has a Lease")
-	require.Empty(t, of("one cache behind"), "each watches one resource")
-	require.Equal(t, "controller-2", h.Requests[1].Program, "the recording stays as it was")
 }
