@@ -35,6 +35,15 @@ func TestJudge(t *testing.T) {
 			seen:  observation{effects: did(2), cutOff: []history.Request{write}},
 			notes: []string{"it gave up a request in flight when it was told to stop: patch pods a"},
 		},
+		"it gives up a write, and leaves its end half done": {
+			seen:  observation{effects: did(2), end: []string{}, cutOff: []history.Request{write}},
+			notes: []string{"it gave up a request in flight when it was told to stop: patch pods a"},
+		},
+		"another end, before it gives up a write": {
+			seen:  observation{effects: did(2), endAtRest: []string{}, cutOff: []history.Request{write}},
+			want:  &Failure{Different, "missing pod a", "pod a is missing"},
+			notes: []string{"it gave up a request in flight when it was told to stop: patch pods a"},
+		},
 		"it gives up a request, and promises to drain": {
 			scenario: Scenario{Drains: true},
 			seen:     observation{effects: did(2), cutOff: []history.Request{write}},
@@ -92,8 +101,10 @@ func TestJudge(t *testing.T) {
 			effects.Changes = map[string]int{"added pods a": 1}
 			b, err := baselineOf(t, &c.scenario, &observation{end: end, effects: effects, rest: quietTime{requests: 3, events: 1}})
 			require.NoError(t, err)
-			if c.seen.end == nil {
-				c.seen.end = end
+			for _, of := range []*[]string{&c.seen.end, &c.seen.endAtRest} {
+				if *of == nil {
+					*of = end
+				}
 			}
 			failure, notes := c.scenario.judgeAgainst(b, &c.seen, "torture-1")
 			require.Equal(t, c.want, failure)

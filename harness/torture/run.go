@@ -63,6 +63,7 @@ type run struct {
 	machines   *machines      // nil if no program runs on them, and in setup
 	recording  history.Memory // of all proxies
 	learns     bool           // that this run is one of the baseline
+	end        []string       // of runs without faults, normalized; nil if it is not known
 	active     atomic.Int64   // records, without those that only keep a Lease
 	stepStarts []time.Time
 
@@ -88,7 +89,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 		r.namespace = fmt.Sprintf("torture-%d", r.number)
 	}
 	if r.learns = b == nil; !r.learns {
-		r.watched, r.opened = b.watched, b.opened
+		r.watched, r.opened, r.end = b.watched, b.opened, b.end
 	}
 	var seen *observation
 	err := r.compile()
@@ -180,7 +181,7 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 		return nil, err
 	}
 	r.states.Mark()
-	defer func() { err = errors.Join(err, r.end()) }()
+	defer func() { err = errors.Join(err, r.stopAll()) }()
 	if err := r.launch(ctx); err != nil {
 		return nil, err
 	}
@@ -199,6 +200,9 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 		if seen.lease, err = r.longestLease(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if seen.endAtRest, err = r.normalized(ctx); err != nil {
+		return nil, err
 	}
 	r.recordStep(time.Now(), "the end: SIGTERM")
 	if failure := r.stopPrograms(); failure != nil {
@@ -481,8 +485,8 @@ func (r *run) crash() func() {
 	}
 }
 
-// end ends whatever the run has started.
-func (r *run) end() (err error) {
+// stopAll ends whatever the run has started.
+func (r *run) stopAll() (err error) {
 	r.stops.Wait()
 	r.stopMachines()
 	for _, p := range r.programs {
@@ -695,12 +699,11 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 	if err := r.states.Err(); err != nil {
 		return err
 	}
-	state, _, err := r.state(ctx)
-	if err != nil {
+	var err error
+	if seen.end, err = r.normalized(ctx); err != nil {
 		return err
 	}
 	recorded := r.recording.History()
-	seen.end = oracle.Normalize(state, r.scope(), r.scenario.mayDiffer)
 	seen.effects = oracle.EffectsOf(recorded, r.scope(), r.scenario.plurals(), r.scenario.classesIn(recorded, r.states.Classes()))
 	if r.states.Gaps() == 0 {
 		seen.effects.Changes = r.states.Counts()

@@ -868,6 +868,52 @@ func TestTheQuietTimeBeginsAgainForAWriteThatIsOwed(t *testing.T) {
 	}
 }
 
+// A backoff may be longer than the quiet time. While a write is owed and the end is another one, it is waited for, but not beyond patience.
+func TestAnOwedWriteIsWaitedFor(t *testing.T) {
+	const quiet, patience, backoff = 2 * time.Second, 20 * time.Second, 9 * time.Second
+	for name, c := range map[string]struct {
+		end    []string
+		status int
+		wants  time.Duration // at least
+		atMost time.Duration
+	}{
+		"the end is another one":          {[]string{"pods {}"}, http.StatusTooManyRequests, backoff, patience},
+		"the end is that of the baseline": {nil, http.StatusTooManyRequests, quiet, backoff},
+		"it was refused for good":         {[]string{"pods {}"}, http.StatusForbidden, quiet, backoff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failed := history.Request{Start: time.Now(), Verb: "patch", Resource: "pods", Name: "a", Status: c.status}
+				r := settled(t, &Scenario{Quiet: metav1.Duration{Duration: quiet}, Patience: metav1.Duration{Duration: patience}}, failed)
+				if r.end = c.end; c.end == nil {
+					r.end = []string{}
+				}
+				timer := time.AfterFunc(backoff, func() {
+					r.end = []string{} // what it writes makes the end the right one
+					r.recording.Record(history.Record{Request: &history.Request{ID: 2, Start: time.Now(), Verb: "patch", Resource: "pods", Name: "a", Status: http.StatusOK}})
+				})
+				defer timer.Stop()
+				begin := time.Now()
+				rest, err := r.awaitRest(t.Context())
+				require.NoError(t, err)
+				require.Empty(t, rest.writes)
+				require.GreaterOrEqual(t, time.Since(begin), c.wants)
+				require.Less(t, time.Since(begin), c.atMost)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // it never comes
+		failed := history.Request{Start: time.Now(), Verb: "patch", Resource: "pods", Name: "a", Status: http.StatusConflict}
+		r := settled(t, &Scenario{Quiet: metav1.Duration{Duration: quiet}, Patience: metav1.Duration{Duration: patience}}, failed)
+		r.end = []string{"pods {}"}
+		begin := time.Now()
+		_, err := r.awaitRest(t.Context())
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(begin), patience)
+		require.Less(t, time.Since(begin), patience+3*quiet)
+	})
+}
+
 // A program that got no processor may write late, which begins the quiet time again. If it writes again and again, it does not
 // come to rest on any machine.
 func TestTheQuietTimeBeginsAgainForAProgramWithoutAProcessor(t *testing.T) {

@@ -98,7 +98,7 @@ func (r *run) converge(ctx context.Context, step string) error {
 			if err := r.checkContact(0); err != nil {
 				return err
 			}
-			return &Failure{Lost, step + ": " + causeOf(violation, r.namespace),
+			return &Failure{Lost, causeOf(violation, r.namespace),
 				fmt.Sprintf("%s, %s after %s", unqualified(violation.Message, r.namespace), r.scenario.Patience.Duration, step)}
 		}
 		if err := r.sleep(ctx, changed, 4*pollInterval); err != nil {
@@ -217,9 +217,11 @@ func (r *run) settle(ctx context.Context) error {
 // time begins again if a fault occurs in it, if somebody else changes an object that the controller watches, if the
 // controller writes what it still owed, a write that had failed before, if a program writes for the first time since it
 // was frozen, or if the programs write and had no processor before. No fault comes after it: the controller would be stopped
-// before it could recover.
+// before it could recover. While a write is owed, and the end is not that of the baseline, it begins again for as long as the
+// controller may take: its backoff may be longer than the quiet time.
 func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 	const maxBeginnings = 8
+	start := time.Now()
 	for beginning := 1; ; beginning++ {
 		begin := time.Now()
 		if err := r.settle(ctx); err != nil {
@@ -249,6 +251,12 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 		isOver := r.holdUps.since(from, r.recovered) == 0 && !(isLate && r.countAtRest(quiet).isBusy()) &&
 			!slices.ContainsFunc(quiet.Requests, isDisturbed) && !r.holdUps.thawedIn(all.Requests, from)
 		if !isOver && beginning < maxBeginnings {
+			continue
+		}
+		if isOwed, err := r.isOwed(ctx, all.Requests); err != nil {
+			return quietTime{}, err
+		} else if isOwed && r.elapsed(start) < r.scenario.Patience.Duration {
+			beginning--
 			continue
 		}
 		r.pauseFaults(true)
@@ -316,6 +324,33 @@ func owedWrites(requests []history.Request) map[write]bool {
 		}
 	}
 	return owed
+}
+
+// isOwed reports whether the end is not that of the baseline, and a write of the job that was not refused for good has not been repeated.
+func (r *run) isOwed(ctx context.Context, requests []history.Request) (bool, error) {
+	if r.end == nil {
+		return false, nil
+	}
+	mayBeRepeated := false
+	owed := owedWrites(requests)
+	for _, q := range requests {
+		isFinal := q.Status == http.StatusNotFound || q.Status == http.StatusForbidden || q.Status == http.StatusUnprocessableEntity || q.Status == http.StatusBadRequest
+		mayBeRepeated = mayBeRepeated || q.Failed() && owed[writeOf(q)] && !r.isIncidental(q.Resource) && (!isFinal || q.IsDisturbed())
+	}
+	if !mayBeRepeated {
+		return false, nil
+	}
+	end, err := r.normalized(ctx)
+	return err == nil && len(oracle.Compare(r.end, end)) > 0, err
+}
+
+// normalized returns the present state, without what differs between any two runs.
+func (r *run) normalized(ctx context.Context) ([]string, error) {
+	state, _, err := r.state(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return oracle.Normalize(state, r.scope(), r.scenario.mayDiffer), nil
 }
 
 // observeRest returns what came in the quiet time.
