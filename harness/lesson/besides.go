@@ -27,7 +27,7 @@ func ran(record func(history.Record)) func(name string, running bool) {
 		if running {
 			state = history.Running
 		}
-		record(history.Record{Process: &history.Process{Time: time.Now(), Program: name, State: state}})
+		record(history.Record{Process: &history.Process{Time: time.Now(), Program: strings.Trim(name, `"'`), State: state}})
 	}
 }
 
@@ -43,6 +43,9 @@ func stepName(command string) string {
 	}
 	switch words[0] {
 	case "kill":
+		if strings.Contains(command, "proxy") { // of the workshop
+			return ""
+		}
 	case "kubectl", "workshop":
 		if len(words) < 2 || isLook[words[1]] {
 			return ""

@@ -16,6 +16,7 @@ func TestStepName(t *testing.T) {
 		`kubectl set env deployment/web "PASSWORD=$(cat secret)"`:                                   "kubectl set env deployment/web",
 		`kubectl scale deployment/frontend --replicas 3`:                                            "kubectl scale deployment/frontend",
 		`kill %?cmd/informer`:          "kill %?cmd/informer",
+		`kill %?proxy`:                "",
 		`kill -9 $!`:                   "kill",
 		`kubectl get pods`:             "",
 		`until test 1 = 2; do :; done`: "",
@@ -33,5 +34,6 @@ func TestRan(t *testing.T) {
 	ran("proxy", true)
 	ran("informer", true)
 	ran("informer", false)
-	require.Equal(t, []string{"informer running", "informer ended"}, states)
+	ran(`"$mutant/trusting"`, true)
+	require.Equal(t, []string{"informer running", "informer ended", "$mutant/trusting running"}, states)
 }

@@ -40,7 +40,15 @@ func (b *builder) besides(h *history.History) {
 	for _, l := range leads {
 		if lane := lanes[l.Program]; lane != nil && several[l.Program] == 1 {
 			lane.Leads = l.Leads
+			lane.untilItEnds()
 		} else {
+			for i, lead := range l.Leads {
+				l.Leads[i].To = max(lead.From, min(lead.To, l.last))
+			}
+			if several[l.Program] > 1 && l.Number == 0 { // among many others: all in one row
+				b.addLeads(l)
+				continue
+			}
 			b.model.Processes = append(b.model.Processes, l)
 		}
 	}
@@ -51,6 +59,37 @@ func (b *builder) besides(h *history.History) {
 		return cmp.Or(cmp.Compare(x.Program, y.Program), cmp.Compare(x.Number, y.Number))
 	})
 	b.series(h.Samples)
+}
+
+// addLeads adds the times in which a process leads to those of other processes of its program.
+func (b *builder) addLeads(l Process) {
+	at := slices.IndexFunc(b.model.Processes, func(p Process) bool { return p.Program == l.Program && len(p.States) == 0 })
+	if at < 0 {
+		at = len(b.model.Processes)
+		b.model.Processes = append(b.model.Processes, Process{Program: l.Program})
+	}
+	p := &b.model.Processes[at]
+	number := 1
+	for _, lead := range p.Leads {
+		number = max(number, lead.Number+1)
+	}
+	for _, lead := range l.Leads {
+		lead.Number = number
+		p.Leads = append(p.Leads, lead)
+	}
+	slices.SortFunc(p.Leads, func(x, y Lead) int { return cmp.Compare(x.From, y.From) })
+}
+
+// untilItEnds ends the time in which the process leads with the process.
+func (p *Process) untilItEnds() {
+	for i, l := range p.Leads {
+		for _, s := range p.States {
+			isOff := s.Is == string(history.Ended) || s.Is == string(history.Killed)
+			if isOff && s.To >= l.To && s.From < l.To {
+				p.Leads[i].To = max(l.From, s.From)
+			}
+		}
+	}
 }
 
 // processName returns the name of a program that a record of its process gives. Where only one program is recorded, it has none.
@@ -66,9 +105,12 @@ const unnamed = "controller"
 
 // leads finds which processes wrote Leases, and until when no other did.
 func (b *builder) leads() []Process {
+	ends := map[int]float64{} // of the last request of a process
+	for i, m := range b.model.Marks {
+		ends[b.process[i]] = max(ends[b.process[i]], m.End)
+	}
 	byProcess := map[int]*Process{}
 	var order []int
-	number := map[int]int{} // of processes of a program
 	for i, lane := range b.model.Lanes {
 		if lane.Resource != leases || strings.HasPrefix(lane.Name, nodeLeases) {
 			continue
@@ -82,16 +124,14 @@ func (b *builder) leads() []Process {
 			process := b.process[v.Mark]
 			p := byProcess[process]
 			if p == nil {
-				program := b.model.Marks[v.Mark].Program
-				number[program]++
-				p = &Process{Program: program, Number: number[program]}
+				p = &Process{Program: b.model.Marks[v.Mark].Program, Number: b.numbers[process]}
 				byProcess[process] = p
 				order = append(order, process)
 			}
 			if n := len(p.Leads) - 1; process == last {
 				p.Leads[n].To = v.To
 			} else {
-				p.Leads = append(p.Leads, Lead{v.From, v.To, i})
+				p.Leads = append(p.Leads, Lead{From: v.From, To: v.To, Lane: i})
 			}
 			last = process
 		}
@@ -99,9 +139,7 @@ func (b *builder) leads() []Process {
 	var all []Process
 	for _, process := range order {
 		p := byProcess[process]
-		if number[p.Program] == 1 {
-			p.Number = 0
-		}
+		p.last = ends[process]
 		all = append(all, *p)
 	}
 	return all

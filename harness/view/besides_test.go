@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,8 +50,8 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	require.Equal(t, []view.Process{
-		{Program: 0, States: []view.State{{0, 30, "running"}, {30, 70, "frozen"}, {70, 90, "running"}, {90, 100, "killed"}}, Leads: []view.Lead{{11, 61, lane}}},
-		{Program: 2, States: []view.State{{1, 100, "running"}}, Leads: []view.Lead{{61, 100, lane}}},
+		{Program: 0, States: []view.State{{0, 30, "running"}, {30, 70, "frozen"}, {70, 90, "running"}, {90, 100, "killed"}}, Leads: []view.Lead{{From: 11, To: 61, Lane: lane}}},
+		{Program: 2, States: []view.State{{1, 100, "running"}}, Leads: []view.Lead{{From: 61, To: 100, Lane: lane}}},
 	}, m.Processes)
 	require.Equal(t, []view.Step{{40, "scale up"}}, m.Steps)
 }
@@ -71,8 +72,26 @@ func TestReplicasThatLead(t *testing.T) {
 	m := model(r)
 	require.Len(t, m.Processes, 2)
 	require.Equal(t, []int{1, 2}, []int{m.Processes[0].Number, m.Processes[1].Number})
-	require.Len(t, m.Processes[0].Leads, 2)
-	require.Len(t, m.Processes[1].Leads, 1)
+	require.Len(t, m.Processes[0].Leads, 1)
+	require.Len(t, m.Processes[1].Leads, 2)
+	require.Equal(t, 50.0, m.Processes[1].Leads[1].To, "its last request ends then")
+}
+
+// Of a program with many processes, those that led are in one row.
+func TestManyProcessesOfWhichSomeLead(t *testing.T) {
+	r := &recorded.Recorder{}
+	for i := range 20 {
+		r.Request(0, 500, "op", "watch", "", recorded.On(int64(i+1), nil))
+	}
+	for i, connection := range []int64{3, 3, 7, 3} {
+		at := float64(100 * (i + 1))
+		r.Request(at, at+1, "op", "update", "leader", recorded.On(connection, func(q *history.Request) {
+			q.Group, q.Version, q.Resource, q.Namespace, q.RVAfter = "coordination.k8s.io", "v1", "leases", "shop", fmt.Sprint(i+5)
+		}))
+	}
+	m := model(r)
+	require.Len(t, m.Processes, 1)
+	require.Equal(t, []view.Lead{{From: 101, To: 301, Number: 1}, {From: 301, To: 401, Number: 2}, {From: 401, To: 500, Number: 1}}, m.Processes[0].Leads)
 }
 
 // A Node's Lease says that it lives, not that it leads.

@@ -37,11 +37,13 @@ type Step struct {
 // Process is a process of a program, if something is known of it beyond its requests.
 type Process struct {
 	Program int     `json:"program"`
-	Number  int     `json:"number,omitempty"` // from 1, if there are several of the program
+	Number  int     `json:"number,omitempty"` // as in Mark
 	States  []State `json:"states,omitempty"` // sorted by From, without gaps; empty if they were not recorded
-	// Leads are the times in which no other process wrote a Lease after this one had. Who holds it is content, which is not in a
-	// recording, but only who holds a Lease writes it, or takes it.
+	// Leads are the times in which no other process wrote a Lease after this one had, up to its end, or its last request. Who holds it is content, which
+	// is not in a recording, but only who holds a Lease writes it, or takes it.
 	Leads []Lead `json:"leads,omitempty"`
+
+	last float64 // when its last request ended
 }
 
 // State is what a process does for a time.
@@ -56,6 +58,8 @@ type Lead struct {
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
 	Lane int     `json:"lane"` // of the Lease
+	// Number tells the processes apart if several, of which nothing else is known, share a row.
+	Number int `json:"number,omitempty"`
 }
 
 // Series are the values of a metric.
@@ -75,7 +79,7 @@ type Lane struct {
 	// "" if there is only one such object.
 	Family   string    `json:"family,omitempty"`
 	Versions []Version `json:"versions,omitempty"` // sorted by From
-	Told     []Told    `json:"told,omitempty"`     // sorted by Program
+	Told     []Told    `json:"told,omitempty"`     // sorted by Program and Number
 }
 
 // Version is a state of an object in the API server, between two writes.
@@ -96,10 +100,12 @@ type Version struct {
 	Changed  string `json:"changed,omitempty"` // in what it differs from the version before, in a few words; "" if that is not known
 }
 
-// Told is what a program's watches have told it of an object.
+// Told is what the watches of a program, or of one of its processes, have told it of an object.
 type Told struct {
 	Program int    `json:"program"`
-	Spans   []Span `json:"spans"` // sorted by From, without gaps
+	Number  int    `json:"number,omitempty"` // as in Mark
+	Any     bool   `json:"any,omitempty"`    // the program has many processes: what any of them has been told
+	Spans   []Span `json:"spans"`            // sorted by From, without gaps
 }
 
 // Span is a time during which a program knew the same version of an object, and the API server had the same.
@@ -136,6 +142,7 @@ type Mark struct {
 	ID       int64   `json:"id"` // of the request, in its recording
 	Lane     int     `json:"lane"`
 	Program  int     `json:"program"`
+	Number   int     `json:"number,omitempty"` // of the process, from 1, if several of the program can be told apart
 	Start    float64 `json:"start"`
 	End      float64 `json:"end"`
 	Verb     string  `json:"verb"`

@@ -41,6 +41,8 @@ type builder struct {
 	programs map[string]int
 	marks    map[int64]int // by the ID of the request
 	process  []int         // by mark: a number of the process that sent the request, as far as that is known
+	numbers  map[int]int   // by process: its number among those of its program; 0 for the only one
+	many     map[int]bool  // by program: it has too many processes to number them
 	heardBy  []int         // by event: the mark of its watch
 	knew     map[hears][]Span
 	watches  []watch

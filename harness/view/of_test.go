@@ -74,6 +74,31 @@ loop 511-602 knew 1 had 1 lag 0
 loop 602-603 knew 1 had 2 lag 1
 loop 603-1000 knew 2 had 2 lag 0
 `},
+		"an object that is not found is gone, whoever deleted it": {func(r *recorded.Recorder) {
+			r.Request(0, 5, "kubectl", "get", "a", recorded.After("10"))
+			r.Request(50, 51, "kubectl", "get", "a", func(q *history.Request) { q.Status = 404 })
+			r.Request(60, 61, "kubectl", "get", "a", func(q *history.Request) { q.Status = 404 })
+			r.Request(80, 81, "loop", "create", "a", recorded.After("20"))
+		}, `
+5-51 v10 late
+51-81 v late gone
+81-81 v20 created by loop
+`},
+		"it was not found, and there before and after": {func(r *recorded.Recorder) {
+			r.Request(0, 5, "kubectl", "get", "a", recorded.After("10"))
+			r.Request(50, 51, "kubectl", "get", "a", func(q *history.Request) { q.Status = 404 })
+			r.Request(60, 61, "kubectl", "get", "a", recorded.After("11"))
+		}, `
+5-61 v10 late
+61-61 v11 late
+`},
+		"a client that gave up had written": {func(r *recorded.Recorder) {
+			r.Request(0, 5, "kubectl", "get", "a", recorded.After("10"))
+			r.Request(50, 51, "loop", "update", "a", func(q *history.Request) { q.GaveUp, q.RVBefore, q.RVAfter = true, "10", "20" })
+		}, `
+5-51 v10 late
+51-51 v20 by loop
+`},
 		"a list tells of all that is older": {func(r *recorded.Recorder) {
 			r.Request(0, 5, "loop", "list", "", recorded.After("50"))
 			w := r.Request(6, 7, "loop", "watch", "", recorded.Open)
@@ -310,7 +335,7 @@ func TestStaleWrites(t *testing.T) {
 		"the same process writes": {func(r *recorded.Recorder, w int64) {
 			r.Records[0].Request.Connection = 1
 			r.Late(w, 100, 900, "MODIFIED", "a", "20")
-			r.Request(600, 601, "loop", "patch", "b", recorded.On(2, recorded.After("21")))
+			r.Request(400, 401, "loop", "patch", "b", recorded.On(2, recorded.After("21")))
 			r.Request(700, 701, "loop", "patch", "a", recorded.On(1, recorded.After("30")))
 		}, "knew 10 had 20 for 600 own false others [b]: It had been told of version 10; the API server had version 20, and it had been behind for 600ms. " +
 			"Nor had it been told everything about b."},

@@ -54,4 +54,30 @@ func (b *builder) processes(h *history.History) {
 		}
 		b.process = append(b.process, numbers[c])
 	}
+	b.numberProcesses()
+}
+
+// mostNumbered is how many processes a program may have that are told apart by a number. There are more of kubectl, for example.
+const mostNumbered = 9
+
+// numberProcesses numbers the processes of each program that has several, but not many, in the order of their first requests.
+func (b *builder) numberProcesses() {
+	of := map[int][]int{} // by program
+	for i, process := range b.process {
+		if program := b.model.Marks[i].Program; !slices.Contains(of[program], process) && len(of[program]) <= mostNumbered {
+			of[program] = append(of[program], process)
+		}
+	}
+	b.numbers, b.many = map[int]int{}, map[int]bool{}
+	for program, processes := range of {
+		b.many[program] = len(processes) > mostNumbered
+		for i, process := range processes {
+			if len(processes) > 1 && len(processes) <= mostNumbered {
+				b.numbers[process] = i + 1
+			}
+		}
+	}
+	for i, process := range b.process {
+		b.model.Marks[i].Number = b.numbers[process]
+	}
 }

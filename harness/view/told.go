@@ -14,6 +14,9 @@ import (
 // time on its way.
 const leastStale = 20
 
+// leastStaleOthers is the same for other objects than the one that is written: what is new about them may have nothing to do with it.
+const leastStaleOthers = 200
+
 // latest returns, for each resource, the news about it, sorted by version. Each has the time of the soonest news of its version or a
 // later one.
 func (b *builder) latest() map[string][]news {
@@ -41,12 +44,18 @@ type heard struct {
 // told finds what each program with a watch has been told of each object: by events; by lists and bookmarks at a version, everything up
 // to that. A list or a bookmark of a watch with a selector counts only for objects of which the program has been told before.
 func (b *builder) told() {
-	for k, spans := range b.hear(func(mark int) int { return b.model.Marks[mark].Program }) {
+	// A process that has a number is told something itself; otherwise, it is the program.
+	who := func(mark int) int {
+		m := b.model.Marks[mark]
+		return m.Program*(mostNumbered+1) + m.Number
+	}
+	for k, spans := range b.hear(who) {
 		lane := &b.model.Lanes[k.lane]
-		lane.Told = append(lane.Told, Told{k.who, spans})
+		program, number := k.who/(mostNumbered+1), k.who%(mostNumbered+1)
+		lane.Told = append(lane.Told, Told{program, number, b.many[program], spans})
 	}
 	for i := range b.model.Lanes {
-		slices.SortFunc(b.model.Lanes[i].Told, func(x, y Told) int { return cmp.Compare(x.Program, y.Program) })
+		slices.SortFunc(b.model.Lanes[i].Told, func(x, y Told) int { return cmp.Or(cmp.Compare(x.Program, y.Program), cmp.Compare(x.Number, y.Number)) })
 	}
 	b.knew = b.hear(func(mark int) int { return b.process[mark] })
 	b.stale()
@@ -201,7 +210,7 @@ func (b *builder) staleMark(mark int, active []lag) {
 		}
 	}
 	for _, l := range active {
-		if l.lane != m.Lane && m.Start-l.from >= leastStale && b.model.Lanes[l.lane].Resource == lane.Resource {
+		if l.lane != m.Lane && m.Start-l.from >= leastStaleOthers && b.model.Lanes[l.lane].Resource == lane.Resource {
 			stale.Others = append(stale.Others, l.lane)
 			if !found {
 				stale.For = max(stale.For, m.Start-l.from)

@@ -48,11 +48,12 @@ func (b *builder) sight(lane int, s sight) {
 func (b *builder) truth() {
 	var removals []int // deletions whose answer has no version: they removed the object
 	for i, m := range b.model.Marks {
-		if b.model.Lanes[m.Lane].Name == "" || m.Outcome != Wrote && m.Outcome != Read && m.Outcome != NoOp && m.Outcome != Lost || m.Verb == "watch" {
+		if b.model.Lanes[m.Lane].Name == "" || m.Outcome != Wrote && m.Outcome != Read && m.Outcome != NoOp && m.Outcome != Lost && m.Outcome != GaveUp || m.Verb == "watch" {
 			continue
 		}
 		s := sight{text: m.RVAfter, at: m.End, mark: -1, event: -1}
-		if m.Outcome == Wrote || m.Outcome == Lost && isWriteVerb(m.Verb) && m.RVAfter != "" { // its reply was lost, but not to the recorder
+		gotNoAnswer := m.Outcome == Lost || m.Outcome == GaveUp
+		if m.Outcome == Wrote || gotNoAnswer && isWriteVerb(m.Verb) && m.RVAfter != "" && m.RVAfter != m.RVBefore { // the recorder got one
 			removes := m.RVAfter == "" || m.RVAfter == m.RVBefore // by a Status, or by the removal of the last finalizer
 			switch {
 			case m.Verb == "delete" && removes, m.Verb != "create" && m.RVAfter != "" && removes:
@@ -74,6 +75,11 @@ func (b *builder) truth() {
 	}
 	for _, i := range removals {
 		b.removed(i)
+	}
+	for _, m := range b.model.Marks {
+		if m.Outcome == NotFound && m.Verb != "create" && m.What == b.model.Lanes[m.Lane].Resource {
+			b.notFound(m)
+		}
 	}
 	for lane := range b.model.Lanes {
 		b.close(lane)
@@ -183,9 +189,36 @@ func (b *builder) removed(mark int) {
 		return // nobody has seen the object
 	}
 	gone := Version{From: max(m.End, versions[next-1].From), Mark: mark, Gone: true, UID: versions[next-1].UID}
-	b.model.Lanes[m.Lane].Versions = slices.Insert(versions, next, gone)
+	b.insert(m.Lane, next, gone)
+}
+
+// notFound enters that an object was gone when it was not found. It had been deleted by somebody, unless it is there again later, with the same
+// UID: then the answer was about something else.
+func (b *builder) notFound(m Mark) {
+	versions := b.model.Lanes[m.Lane].Versions
+	next := sort.Search(len(versions), func(i int) bool { return versions[i].From > m.Start })
+	if next == 0 || versions[next-1].Gone || next < len(versions) && !versions[next].Gone && !versions[next].Created {
+		return
+	}
+	if next < len(versions) && versions[next].Gone {
+		v := &versions[next]
+		if v.Mark < 0 && v.Late {
+			v.From = min(v.From, m.End)
+		}
+		return
+	}
+	gone := Version{From: m.End, Late: true, Mark: -1, Gone: true, UID: versions[next-1].UID}
+	if next < len(versions) {
+		gone.From = min(gone.From, versions[next].From)
+	}
+	b.insert(m.Lane, next, gone)
+}
+
+// insert inserts a version into a lane.
+func (b *builder) insert(lane, at int, v Version) {
+	b.model.Lanes[lane].Versions = slices.Insert(b.model.Lanes[lane].Versions, at, v)
 	for i, e := range b.model.Events {
-		if e.Lane == m.Lane && e.Version >= next {
+		if e.Lane == lane && e.Version >= at {
 			b.model.Events[i].Version++
 		}
 	}

@@ -1,7 +1,7 @@
 // The drawing. It only knows a model, a view of it, and graphics: of a canvas, or of an SVG.
 
 import {scaleLinear} from 'd3-scale';
-import {sizes, firstAtOrAfter} from './layout.js';
+import {sizes, firstAtOrAfter, processName} from './layout.js';
 
 // The colours of Okabe and Ito, which people with colour blindness can tell apart.
 const programs = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#b5a400'];
@@ -25,6 +25,9 @@ export function colourOf(theme, program) {
 export function scaleOf(view) {
   return scaleLinear([view.from, view.to], [view.left, view.width]);
 }
+
+// exactly says a time to a millisecond.
+export function exactly(ms) { return time(ms, 1); }
 
 // time says a time in milliseconds in the unit that fits, as exactly as a step of the axis needs.
 export function time(ms, step = Math.abs(ms) / 100) {
@@ -62,7 +65,7 @@ export function draw(g, model, index, layout, view) {
   const ticks = x.ticks(Math.max(2, Math.floor((view.width - view.left) / 110)));
   for (const t of ticks) g.line(x(t), sizes.head, x(t), view.height, {stroke: theme.rule});
   for (const s of model.steps || []) {
-    if (s.at >= view.from && s.at <= view.to) g.line(x(s.at), sizes.head, x(s.at), view.height, {stroke: theme.faint, dash: [2, 3]});
+    if (s.at >= view.from && s.at <= view.to) g.line(x(s.at), sizes.head, x(s.at), view.height, {stroke: theme.faint, dash: [1, 4]});
   }
   let drawn = 0;
   for (const row of layout.rows) {
@@ -107,7 +110,7 @@ function drawSteps(g, model, row, y, view, x) {
 // drawName draws the name of a row in its column, or above the row if there is no column, and returns where the row itself begins.
 function drawName(g, name, row, y, view) {
   if (!view.left) {
-    g.text(6, y + 10, fittedName(name, view.width - 12), {fill: view.theme.ink, weight: 500});
+    g.text(6, y + 10, fittedName(name, view.width - 12), {fill: view.theme.ink, weight: 500, halo: view.theme.paper});
     return y + sizes.name;
   }
   g.rect(0, y, view.left - 4, row.height, {fill: view.theme.paper});
@@ -136,10 +139,12 @@ function drawProcess(g, model, row, y, view, x) {
   for (const l of p.leads || []) {
     const from = Math.max(view.left, x(l.from)), to = Math.min(view.width, x(l.to));
     if (to < view.left || from > view.width) continue;
-    g.rect(from, top + sizes.band + 2, Math.max(1.5, to - from), 4, {fill: colourOf(theme, p.program)});
+    const mine = l.number ? top : top + sizes.band + 2; // several processes: in place of their states, which are not known
+    g.rect(from, mine, Math.max(1.5, to - from), l.number ? sizes.band : 4, {fill: colourOf(theme, p.program), opacity: l.number % 2 === 0 ? theme.alpha * 2 : l.number ? theme.alpha : 1});
+    if (l.number) g.text(from + 3, mine + 11, fitted(`process ${l.number}`, to - from - 4), {fill: theme.onBand, size: 10});
   }
   drawName(g, row.label, row, y, view);
-  if (view.left && p.leads) g.text(view.left - 10, top + sizes.band + 7, 'last wrote the Lease', {fill: theme.faint, size: 8.5, anchor: 'end'});
+  if (view.left && p.leads) g.text(view.left - 10, top + sizes.band + 7, (p.leads[0].number ? 'which of them ' : '') + 'last wrote the Lease', {fill: theme.faint, size: 8.5, anchor: 'end'});
 }
 
 function drawSeries(g, model, row, y, view, x) {
@@ -165,7 +170,7 @@ function drawRow(g, model, index, row, y, view, x) {
   const theme = view.theme;
   const isFamily = row.kind === 'family';
   if (!view.left) {
-    g.text(6, y + 10, fittedName((isFamily ? '▸ ' : '') + row.label + (isFamily ? ` ×${row.lanes.length}` : ''), view.width - 12), {fill: theme.ink, weight: 500});
+    g.text(6, y + 10, fittedName((isFamily ? '▸ ' : '') + row.label + (isFamily ? ` ×${row.lanes.length}` : ''), view.width - 12), {fill: theme.ink, weight: 500, halo: theme.paper});
     y += sizes.name;
   }
   const bottom = y + sizes.marks;
@@ -179,7 +184,8 @@ function drawRow(g, model, index, row, y, view, x) {
     (row.told || lane.told || []).forEach((told, n) => {
       const at = bottom + sizes.band + (isFamily ? 0 : n * sizes.told);
       drawTold(g, told, at, view, x, isFamily, taken);
-      if (!isFamily) toldPrograms.push([told.program, at]);
+      if (!isFamily && view.left) toldPrograms.push([told, at]);
+      if (!isFamily && !view.left) g.text(4, at + 5.5, model.programs[told.program], {fill: theme.faint, size: 7.5, halo: theme.paper});
     });
   }
   let drawn = 0;
@@ -189,8 +195,8 @@ function drawRow(g, model, index, row, y, view, x) {
     const sign = isFamily ? '▸ ' : row.key ? '  ' : '';
     g.text(8, y + sizes.marks + (model.lanes[row.lanes[0]].versions ? 11 : 0), fittedName(sign + row.label + (isFamily ? ` ×${row.lanes.length}` : ''), view.left - 16),
       {fill: theme.ink, weight: 500});
-    for (const [program, at] of toldPrograms) {
-      g.text(view.left - 10, at + 6.5, fitted('told ' + model.programs[program], (view.left - 30) * 1.2), {fill: theme.faint, size: 8.5, anchor: 'end'});
+    for (const [told, at] of toldPrograms) {
+      g.text(view.left - 10, at + 6.5, fitted('told ' + processName(model, told), (view.left - 30) * 1.2), {fill: theme.faint, size: 8.5, anchor: 'end'});
     }
   }
   return drawn;
@@ -248,7 +254,7 @@ function drawTold(g, told, y, view, x, isFamily, taken) {
   for (let n = firstAtOrAfter(spans, view.from, (s) => s.to); n < spans.length && spans[n].from <= view.to; n++) {
     const s = spans[n];
     const from = Math.max(view.left, x(s.from)), to = Math.min(view.width, x(s.to));
-    if (to - from < 0.4 && to <= until) continue;
+    if (to - from < 0.4 && to <= until || s.had < 0) continue; // there was no object yet
     until = to;
     if (isFamily && (!isBehind(s) || to - from < 2 && isTaken(taken, looks.told, from))) continue;
     if (isBehind(s)) {

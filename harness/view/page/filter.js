@@ -13,7 +13,8 @@ export function parse(text) {
 
 const failures = new Set(['conflict', 'refused', 'lost', 'gave up', 'missing']);
 
-export function isFailure(m) { return failures.has(m.outcome); }
+// isFailure leaves out that somebody asked for what is not there: many do, to find that out.
+export function isFailure(m) { return failures.has(m.outcome) && !(m.outcome === 'missing' && ['get', 'list', 'watch'].includes(m.verb)); }
 
 export function isWrite(m) { return !['get', 'list', 'watch'].includes(m.verb) && m.outcome !== 'no-op'; }
 
@@ -35,7 +36,7 @@ export function apply(model, words) {
     return resource.includes(w.value) || name.includes(w.value) || (l.told || []).some((t) => model.programs[t.program].toLowerCase().includes(w.value));
   });
   const mark = (m) => ofMarks.every((w) => {
-    if (w.key === 'program') return model.programs[m.program].toLowerCase().startsWith(w.value);
+    if (w.key === 'program') return isProgram(model, m.program, w.value);
     if (w.key === 'verb') return m.verb === w.value;
     return kinds[w.value](m);
   });
@@ -47,6 +48,12 @@ export function apply(model, words) {
     lanes.forEach((shown, i) => { lanes[i] = shown && has.has(i); });
   }
   const named = words.filter((w) => w.key === 'program' || w.key === 'told');
-  const programs = model.programs.map((p) => named.every((w) => p.toLowerCase().startsWith(w.value)));
+  const programs = model.programs.map((_, i) => named.every((w) => isProgram(model, i, w.value)));
   return {lanes, marks, programs};
+}
+
+// isProgram says whether a word names a program: whole, if one is called so, and otherwise its beginning.
+function isProgram(model, program, word) {
+  const name = model.programs[program].toLowerCase();
+  return name === word || name.startsWith(word) && !model.programs.some((other) => other.toLowerCase() === word);
 }

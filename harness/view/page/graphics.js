@@ -115,8 +115,7 @@ const boltPoints = [[3, 0], [0, 5], [2.4, 5], [1.4, 9], [5.4, 3.6], [3, 3.6], [4
 
 export class SVGGraphics {
   // titles, if given, returns what is said of a mark when the pointer is over it.
-  constructor(theme, titles) {
-    this.theme = theme;
+  constructor(titles) {
     this.titles = titles;
     this.parts = [];
   }
@@ -130,8 +129,16 @@ export class SVGGraphics {
   line(x1, y1, x2, y2, {stroke, width, dash, opacity}) {
     this.put('line', {x1, y1, x2, y2, stroke, 'stroke-width': width, 'stroke-dasharray': dash?.join(' '), 'stroke-opacity': opacity?.toFixed(2)});
   }
-  hatch(x, y, w, h) {
-    this.put('rect', {x, y, width: w, height: h, fill: 'url(#behind)'});
+  // Not a pattern: Chromium prints those as pictures, of megabytes.
+  hatch(x, y, w, h, {fill, stroke}) {
+    this.put('rect', {x, y, width: w, height: h, fill});
+    const lines = [];
+    for (let from = x - (x % 6) - 6; from < x + w; from += 6) { // each rises to the right
+      const begin = Math.max(0, (x - from) / h), end = Math.min(1, (x + w - from) / h);
+      const at = (part) => `${+(from + part * h).toFixed(1)},${+(y + h - part * h).toFixed(1)}`;
+      if (begin < end) lines.push(`M${at(begin)}L${at(end)}`);
+    }
+    this.put('path', {d: lines.join(''), stroke, 'stroke-width': 1.4, fill: 'none'});
   }
   text(x, y, text, {fill, size = 11, weight, anchor, halo}) {
     if (!text) return;
@@ -152,10 +159,8 @@ export class SVGGraphics {
   bolt(x, y, {fill}) { this.put('polygon', {points: at(boltPoints, x, y), fill}); }
   // svg returns the drawing, with a title for those who cannot see it.
   svg(width, height, title) {
-    const {stalePaper: fill, stale: stroke} = this.theme; // several pictures in one page have the same pattern
     return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="${escape(font)}" role="img">` +
-      `<title>${escape(title)}</title><defs><pattern id="behind" width="6" height="6" patternUnits="userSpaceOnUse"><rect width="6" height="6" fill="${fill}"/>` +
-      `<path d="M-1,1L1,-1M0,6L6,0M5,7L7,5" stroke="${stroke}" stroke-width="1.4"/></pattern></defs>\n${this.parts.join('\n')}\n</svg>\n`;
+      `<title>${escape(title)}</title>\n${this.parts.join('\n')}\n</svg>\n`;
   }
 }
 

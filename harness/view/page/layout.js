@@ -51,8 +51,9 @@ export function rowsOf(model, {shown, open, column}) {
 
 const outcomes = ['read', 'wrote', 'no-op', 'conflict', 'missing', 'refused', 'lost', 'gave up', 'open'];
 
+// processName names a process, or what belongs to one, with its number if there are several of the program.
 export function processName(model, p) {
-  return model.programs[p.program] + (p.number ? ` (${p.number})` : '');
+  return (p.any ? 'any ' : '') + model.programs[p.program] + (p.number ? ` (${p.number})` : '');
 }
 
 export function seriesName(model, s) {
@@ -82,7 +83,8 @@ export function index(model) {
   model.marks.forEach((m, i) => { if (m.cause?.rule === 'retry') tries.set(m.cause.mark, i); });
   // A number for what a mark looks like: marks that look alike, in one place, are drawn once.
   const looks = model.marks.map((m) => (((outcomes.indexOf(m.outcome) * 64 + m.program % 64) * 2 + (m.fault ? 1 : 0)) * 2 + (m.stale ? 1 : 0)) * 2 + (m.differs ? 1 : 0));
-  return {marks, longest, reactions, told, tries, looks};
+  const active = new Set([...model.marks.map((m) => m.program), ...model.events.map((e) => e.program)]);
+  return {marks, longest, reactions, told, tries, looks, active};
 }
 
 // firstAtOrAfter returns the first position of a sorted array at which value(item) is not less than a limit.

@@ -2,7 +2,7 @@
 
 import {select} from 'd3-selection';
 import {zoom, zoomIdentity} from 'd3-zoom';
-import {draw, themes, colourOf, scaleOf, time} from './draw.js';
+import {draw, themes, colourOf, scaleOf, exactly as time} from './draw.js';
 import {CanvasGraphics, SVGGraphics} from './graphics.js';
 import {rowsOf, index as indexOf, sizes, firstAtOrAfter} from './layout.js';
 import {parse, apply, isFailure, isWrite} from './filter.js';
@@ -13,7 +13,7 @@ const speeds = [0.1, 0.25, 0.5, 1, 2, 5, 10];
 const keysHelp = [
   ['/', 'filter: words of names; resource: object: program: verb: told: and failed, no-op, conflict, stale, fault, write'],
   ['← →', 'earlier, later'], ['+ −', 'zoom in, out'], ['0', 'all of it'], ['↑ ↓', 'scroll'],
-  ['n N', 'next request, the one before'], ['w W', 'next write'], ['c C', 'next conflict'], ['e E', 'next failure'], ['f F', 'next fault'],
+  ['f F', 'next fault, which was injected on purpose: a good way to begin'], ['e E', 'next failure'], ['n N', 'next request, the one before'], ['w W', 'next write'], ['c C', 'next conflict'],
   ['s S', 'next write by a program that was behind'], ['space', 'play, stop'], ['[ ]', 'slower, faster'], ['x', 'show each object of all families, or one row for each family'],
   ['t', 'the requests in sight as a table'], ['Esc', 'select nothing, then: filter nothing'], ['?', 'these keys'],
 ];
@@ -130,7 +130,7 @@ function bill() {
   const rows = [['', 'requests', 'in the last second', 'writes', 'no-op', 'failed', 'events', 'KB', null]];
   model.programs.forEach((name, i) => {
     const c = costs[i];
-    if (!c.requests && !c.events && until === Infinity) return; // of it, only its process is known
+    if (!index.active.has(i)) return; // of it, only its process is known
     rows.push([name, c.requests, c.lately, c.writes, c.noop, c.failed, c.events, words.kilobytes(c.bytes), i]);
   });
   $('bill').replaceChildren(...rows.map((row, r) => element('tr', {}, row.slice(0, -1).map((cell, n) => {
@@ -169,7 +169,7 @@ function table() {
     if (requests === 200) { more++; continue; }
     const m = model.marks[i];
     addBesides(m.start);
-    rows.push(rowOf(m.start, 'm' + i, [model.programs[m.program], m.verb, words.nameOf(model, m.lane), words.outcomeOf(m), m.fault || '', m.stale?.text || '']));
+    rows.push(rowOf(m.start, 'm' + i, [words.senderOf(model, m), m.verb, words.whatOf(model, m), words.outcomeOf(m), m.fault || '', m.stale?.text || '']));
     requests++;
   }
   addBesides(state.to);
@@ -188,6 +188,7 @@ function rowOf(at, what, cells) {
 
 // besidesInSight returns the steps and what processes did, for the table, in the order of time.
 function besidesInSight() {
+  if (state.query) return []; // of what was asked for, they are not
   const all = (model.steps || []).map((s, i) => ({at: s.at, what: 's' + i, cells: ['', 'step', s.name, '', '', '']}));
   (model.processes || []).forEach((p, i) => {
     if (!shown.programs[p.program]) return;
@@ -198,6 +199,7 @@ function besidesInSight() {
 
 // choose selects a part of the model: m7 is a request, e7 an event, v3.2 a version of a lane, p1.2 a state of a process, s1 a step.
 function choose(what, {reveal = true} = {}) {
+  live.text = live.usual;
   state.chosen = what;
   const aside = $('details');
   const content = what && details(what);
@@ -273,7 +275,7 @@ function ofMark(i) {
   const out = [element('h2', {}, [words.sentence(model, m)])];
   if (m.stale) out.push(element('p', {class: 'stale'}, [m.stale.text]));
   if (m.fault) out.push(element('p', {class: 'stale'}, [`On purpose: ${m.fault}.`]));
-  out.push(fields([['sent', time(m.start)], [m.outcome === 'open' ? 'open for' : 'answered after', time(m.end - m.start)], ['status', m.status], ['error', m.error], ['user', m.who],
+  out.push(fields([['sent', time(m.start)], [m.verb === 'watch' ? 'open for' : 'answered after', time(m.end - m.start)], ['status', m.status], ['error', m.error], ['user', m.who],
     ['path', m.uri], ['bytes sent', m.sent], ['bytes received', m.received],
     ['on version', m.rvBefore], [m.verb === 'list' ? 'version of the list' : 'left version', m.rvAfter]]));
   if (m.cause) {
@@ -321,8 +323,10 @@ function ofVersion(lane, n) {
   const told = index.told.get(lane + ' ' + n) || [];
   if (told.length) out.push(element('h3', {}, ['Who was told']), links(told.map(eventLink)));
   for (const t of model.lanes[lane].told || []) {
-    if (!told.some((e) => model.events[e].program === t.program)) {
-      out.push(element('p', {class: 'stale'}, [`${model.programs[t.program]} watches it, and got no event of this version.`]));
+    const during = t.spans.filter((s) => s.had === n);
+    // It may have been told of it by a list, or of a later one at once, or have had no watch.
+    if (during.some((s) => !s.off && s.knew < n) && !t.spans.some((s) => s.knew === n) && !told.some((e) => model.events[e].program === t.program)) {
+      out.push(element('p', {class: 'stale'}, [`${words.toldName(model, t)} had a watch of it meanwhile, and was never told of this version.`]));
     }
   }
   return [...out, ...reactions(told)];
@@ -492,7 +496,10 @@ function help() {
   $('help').replaceChildren(element('h2', {}, ['Keys']), element('dl', {}, keysHelp.flatMap(([k, v]) => [element('dt', {}, [k]), element('dd', {}, [v])])),
     element('p', {}, ['Drag to move, Ctrl and the wheel to zoom; click a mark, a band or a family.']),
     element('h2', {}, ['Marks']), element('dl', {}, [
-      ['○', 'read'], ['◆', 'write'], ['◇', 'write that changed nothing'], ['✕', 'conflict'], ['□', 'not found'], ['▼', 'refused'], ['⧗', 'no whole answer'], ['❘❘', 'the client gave up'],
+      ['○', 'read'], ['◆', 'write'], ['◇', 'write that changed nothing'], ['✕', 'conflict'], ['□', 'not found'], ['▼', 'refused'], ['hourglass', 'no whole answer'], ['❘❘', 'the client gave up'],
+      ['flash', 'a fault, injected on purpose'], ['line', 'from when a request was sent to when it was answered; a watch, for as long as it was open'],
+      ['wide band', 'the versions of the object in the API server, in the colour of who wrote them; grey: somebody whose requests are not in the recording'],
+      ['thin band', 'what this program has been told of the object; plain: all of it'], ['thick line', 'the object was created, or ended'], ['▸ ×11', 'several objects in one row; click it'],
       ['◯ around a mark', 'its program had not been told of everything'], ['▨ under a band', 'what this program has been told is behind the API server'], ['┄ under a band', 'being deleted'], ['│ from top to bottom', 'a step begins'], ['… under a band', 'this program had no watch'],
     ].flatMap(([k, v]) => [element('dt', {}, [k]), element('dd', {}, [v])])),
     element('form', {method: 'dialog'}, [element('button', {}, ['Close'])]));
@@ -592,7 +599,7 @@ function follow() {
 
 function printed() {
   const width = 1100;
-  const g = new SVGGraphics(themes.light);
+  const g = new SVGGraphics();
   printing = true;
   const wide = rowsOf(model, {shown, open: state.open, column: true});
   draw(g, model, index, wide, {...viewOf(width, wide.height), left: sizes.label, top: 0});

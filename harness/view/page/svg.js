@@ -15,7 +15,7 @@ globalThis.picture = (text, {query, from, to, width, dark, lanes, titles}) => {
   if (lanes) shown.lanes = shown.lanes.map((is, i) => is && lanes.includes(i));
   const families = new Set(model.lanes.filter((l) => l.family).map((l) => l.resource + ' ' + l.family));
   const layout = rowsOf(model, {shown, open: query ? families : new Set(), column: true});
-  const g = new SVGGraphics(themes[dark ? 'dark' : 'light'], titles && ((i) => titleOf(model, i)));
+  const g = new SVGGraphics(titles && ((i) => titleOf(model, i)));
   draw(g, model, indexOf(model), layout, {
     from, to, width, height: layout.height, top: 0, left: sizes.label, theme: themes[dark ? 'dark' : 'light'], chosen: null, cursor: null,
     showsMark: (i) => shown.marks[i],
@@ -31,7 +31,7 @@ function hasSomething(model, lane, shown, from, to) {
 
 // sign returns the text of an SVG of one mark, for a legend.
 globalThis.sign = (outcome, ring, framed) => {
-  const g = new SVGGraphics(themes.light);
+  const g = new SVGGraphics();
   g.mark(outcome, 10, 8, {fill: themes.light.faint, bad: themes.light.bad, paper: themes.light.paper, ring: ring ? themes.light.stale : null});
   if (framed) g.frame(3, 1.5, 14, sizes.marks, {stroke: themes.light.ink});
   return g.svg(20, 16, '');

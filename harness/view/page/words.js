@@ -1,6 +1,6 @@
 // What is said about the parts of a model: the same to those who see the drawing and to those who hear it.
 
-import {time} from './draw.js';
+import {exactly as time} from './draw.js';
 import {processName} from './layout.js';
 
 const outcomes = {
@@ -21,14 +21,21 @@ export function nameOf(model, lane) {
   return [l.resource, l.name].filter(Boolean).join(' ');
 }
 
+// senderOf names the process that sent a request, as far as it is known.
+export function senderOf(model, m) { return processName(model, m); }
+
+export function toldName(model, t) { return processName(model, t); }
+
+// whatOf names what a request was for: its resource and subresource, and the object; or the path, if that is no resource.
+export function whatOf(model, m) { return [m.what, model.lanes[m.lane].name].filter(Boolean).join(' '); }
+
 export function outcomeOf(m) {
   return outcomes[m.outcome] + (m.status ? `, ${m.status}` : '');
 }
 
 // sentence says what a request was.
 export function sentence(model, m) {
-  const object = model.lanes[m.lane].name;
-  return `${model.programs[m.program]}: ${m.verb} ${m.what}${object ? ' ' + object : ''} (${outcomeOf(m)})`;
+  return `${senderOf(model, m)}: ${m.verb} ${whatOf(model, m)} (${outcomeOf(m)})`;
 }
 
 export function version(rv) { return rv ? 'version ' + rv : 'no version'; }
