@@ -13,7 +13,10 @@ import (
 func (r *Report) Summary(d Details) *report.Summary {
 	s := &report.Summary{
 		Scenario: d.Scenario, Kinds: r.kinds(), Plans: len(r.Outcomes), Failed: len(r.Failures()), NotMet: len(r.NotMet()), NotRun: len(r.NotRun()),
-		Duration: r.Duration, Notes: r.notes(), Interrupted: d.Interrupted,
+		Duration: r.Duration, Notes: r.notes(), Interrupted: d.Interrupted, Possible: r.possible,
+	}
+	if r.world.Baseline != nil {
+		s.Writes = r.world.Coverage(r.met())
 	}
 	if r.Baseline != nil {
 		s.Baseline = outsideOfRun(r.Baseline.History)
@@ -38,6 +41,16 @@ func (r *Report) Summary(d Details) *report.Summary {
 	s.CouldNotRun = d.example(r.NotRun())
 	s.Undisturbed = d.example(slices.DeleteFunc(r.NotMet(), func(o Outcome) bool { return o.Verdict == Passed }))
 	return s
+}
+
+// met returns the plans that were run with their faults.
+func (r *Report) met() (plans []Plan) {
+	for _, o := range r.Outcomes {
+		if !o.saysNothing() {
+			plans = append(plans, o.Plan)
+		}
+	}
+	return plans
 }
 
 func (g Group) summary(d Details) report.Failure {

@@ -53,13 +53,16 @@ type Options struct {
 
 	// Plans are the plans to run. If there are none, Faults are the only plan, which is run Replays times. If there are
 	// no faults either, Seeds plans are drawn at random, the first of them from Seed. If that is 0, there is a plan for
-	// each possible fault, but not more than MaxPlans if that is not 0: the first of each kind before the second.
+	// each possible fault, but not more than MaxPlans if that is not 0: the most telling first.
 	Plans    []Plan
 	Faults   []apiproxy.Fault
 	Replays  int
 	Seed     uint64
 	Seeds    int
 	MaxPlans int
+	// Budget is for how long plans begin, with the runs without faults; 0 for no limit. Those that run then come to their ends, and failures
+	// are repeated.
+	Budget time.Duration
 	// Kinds selects the kinds of fault that plans are made of, such as "killed after"; nil for all. It has no effect on Plans
 	// and Faults.
 	Kinds *regexp.Regexp
@@ -80,6 +83,8 @@ type Options struct {
 	Elsewhere func(ctx context.Context, plans []Plan, finished func(Outcome) error) error
 	// Unconfirmed leaves it to the caller to repeat failed plans.
 	Unconfirmed bool
+
+	until time.Time // no plan begins after it; the zero time for no limit
 }
 
 // Outcome is what one run came to.
@@ -108,6 +113,9 @@ type Report struct {
 	// Planned are the plans that were to be run, in their order.
 	Planned  []Plan
 	Duration time.Duration
+
+	world    plan.World // that the plans were made for
+	possible int        // how many plans there are; 0 if they were given, or drawn
 }
 
 // UnfitError is the error of a controller that fails without faults, or does something else each time. What faults do
@@ -143,13 +151,21 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Budget > 0 {
+		o.until = time.Now().Add(o.Budget)
+	}
 	if o.Baseline == nil {
 		if o.Baseline, err = l.Learn(ctx, o); err != nil {
 			return nil, err
 		}
 	}
-	report := &Report{Baseline: o.Baseline, Retried: map[string][]Outcome{}}
+	report := &Report{Baseline: o.Baseline, Retried: map[string][]Outcome{}, world: o.world(o.Baseline)}
 	plans := o.plans(o.Baseline)
+	if len(o.Plans) == 0 && len(o.Faults) == 0 && o.Seeds == 0 {
+		all := o
+		all.MaxPlans = 0
+		report.possible = len(all.plans(o.Baseline))
+	}
 	if len(plans) == 0 && o.Kinds != nil {
 		kinds := map[string]bool{}
 		for _, plan := range o.possible(o.Baseline) {
@@ -198,6 +214,9 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		if !o.FirstOnly {
 			break
 		}
+	}
+	if err == nil && len(report.Outcomes) == 0 && len(plans) > 0 && o.Budget > 0 {
+		err = fmt.Errorf("no plan was run: the runs without faults took the whole budget of %s; give a longer one", o.Budget)
 	}
 	if err == nil && !o.FirstOnly && !o.Unconfirmed {
 		err = s.confirm(ctx, o, report)
@@ -401,9 +420,22 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 		group.Go(func() error {
 			defer close(next)
 			defer close(over)
+			over := make(<-chan time.Time) // never
+			if !o.until.IsZero() {
+				timer := time.NewTimer(time.Until(o.until))
+				defer timer.Stop()
+				over = timer.C
+			}
 			for _, plan := range queue {
 				select {
+				case <-over:
+					return nil
+				default:
+				}
+				select {
 				case next <- plan:
+				case <-over:
+					return nil
 				case <-ctx.Done():
 					return context.Cause(ctx)
 				}
@@ -568,11 +600,14 @@ func (o Options) plans(undisturbed *Baseline) []Plan {
 }
 
 // possible returns a plan for each fault that is possible in a run like the undisturbed ones, the most telling first.
-func (o Options) possible(undisturbed *Baseline) []Plan {
-	return plan.Possible(plan.World{
+func (o Options) possible(undisturbed *Baseline) []Plan { return plan.Possible(o.world(undisturbed)) }
+
+// world returns what plans are made for.
+func (o Options) world(undisturbed *Baseline) plan.World {
+	return plan.World{
 		Baseline: o.Scenario.byTarget(undisturbed.History), Resources: o.Scenario.plurals(), Outside: slices.Sorted(maps.Keys(o.Scenario.Outside)),
 		ReachesMachine: o.Scenario.reachesMachine, Lease: undisturbed.lease, MostHeldUp: maxHeldUp,
-	})
+	}
 }
 
 // Runs is how many runs there are at a time: [Options.Parallel], or at most what the machine takes of this scenario's while its

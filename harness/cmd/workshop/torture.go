@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +30,7 @@ type tortureFlags struct {
 	seeds    int
 	parallel int
 	most     int
+	budget   time.Duration
 	kinds    string
 	nodes    int
 	first    bool
@@ -79,6 +81,9 @@ repeated here. The Job is deleted at the end, and at Ctrl-C.
 
   workshop torture --scenario torture.yaml --seeds 10000 --on context:NAME --workers 20 --image REGISTRY/torture:dev
 
+Without --most or --budget, all plans run, which may take hours. The report says which of the
+controller's writes no plan has broken.
+
 Exit status:
   0    no failure was confirmed, that is, seen twice
   1    a failure was confirmed, no plan could be run with its fault, or torture itself
@@ -105,7 +110,8 @@ Exit status:
 	flags.IntVar(&f.times, "times", 1, "how often to run the plan of --fault")
 	flags.Uint64Var(&f.seed, "seed", 1, "first seed of --seeds")
 	flags.IntVar(&f.seeds, "seeds", 0, "number of plans to draw at random, with two or three faults each; 0: one plan for each possible fault")
-	flags.IntVar(&f.most, "most", 0, "maximum number of plans to run, the first of each kind before the second; 0: all")
+	flags.IntVar(&f.most, "most", 0, "maximum number of plans to run, the most telling first; 0: all")
+	flags.DurationVar(&f.budget, "budget", 0, "for how long plans begin, the most telling first, with the runs without faults, such as 5m; then failures are repeated; 0: no limit")
 	flags.StringVar(&f.kinds, "kinds", "", "make plans only of the kinds of fault that match this `regexp`, such as 'killed|frozen'; default: all")
 	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what the machine's processors and memory allow")
 	flags.IntVar(&f.nodes, "nodes", defaultNodes, "number of simulated nodes; a scenario with \"scope: cluster\" has its own")
@@ -123,8 +129,12 @@ Exit status:
 
 func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) {
 	switch {
-	case f.times < 1 || f.seeds < 0 || f.parallel < 0 || f.most < 0 || f.nodes < 1:
-		return errors.New("--times and --nodes must be 1 or more, --seeds, --most and --parallel 0 or more")
+	case f.times < 1 || f.seeds < 0 || f.parallel < 0 || f.most < 0 || f.nodes < 1 || f.budget < 0:
+		return errors.New("--times and --nodes must be 1 or more, --seeds, --most, --budget and --parallel 0 or more")
+	case len(f.faults) > 0 && f.budget > 0:
+		return errors.New("give --fault or --budget, not both: how often to run the plan of --fault is --times")
+	case f.on != "" && f.budget > 0:
+		return errors.New("give --on or --budget, not both: the plans of other machines are handed out at the beginning; use --most")
 	case len(f.faults) > 0 && f.seeds > 0:
 		return errors.New("give --fault or --seeds, not both")
 	case len(f.faults) > 0 && f.kinds != "":
@@ -165,7 +175,7 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 		}
 	}
 	o := torture.Options{
-		Scenario: scenario, Commands: commands, Replays: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, MaxPlans: f.most, Kinds: kinds,
+		Scenario: scenario, Commands: commands, Replays: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, MaxPlans: f.most, Budget: f.budget, Kinds: kinds,
 		FirstOnly: f.first, Nodes: f.nodes, Progress: os.Stderr,
 	}
 	if o.Faults, err = parseFaults(f.faults); err != nil {
@@ -260,6 +270,9 @@ func (f tortureFlags) continuation(dir string) []string {
 		if n.value != n.standard {
 			flags = append(flags, n.flag, fmt.Sprint(n.value))
 		}
+	}
+	if f.budget > 0 {
+		flags = append(flags, "--budget", f.budget.String())
 	}
 	if f.first {
 		flags = append(flags, "--first")

@@ -273,6 +273,9 @@ func TestTortureWrongInput(t *testing.T) {
 		"a file as directory":           {r.kubectlWatch("--dir", "watch.yaml"), "create the directory for the outcomes: mkdir watch.yaml: not a directory"},
 		"--html where there is nothing": {r.kubectlWatch("--html", "no/where/report.html"), "write no/where/report.html: open no/where/"},
 		"--html over a directory":       {r.kubectlWatch("--html", "."), "write .: it is a directory; give the name of a file"},
+		"--budget with --fault":         {r.kubectlWatch("--budget", "5m", "--fault", "delay=1s"), "give --fault or --budget, not both"},
+		"--budget before the beginning": {r.kubectlWatch("--budget", "-1s"), "--budget and --parallel 0 or more"},
+		"--budget of a moment":          {r.kubectlWatch("--budget", "1ms"), "no plan was run: the runs without faults took the whole budget of 1ms; give a longer one"},
 		"--resume without --dir":        {r.kubectlWatch("--resume"), "--resume needs --dir"},
 		"one that does not do it":       {append([]string{"torture", "--scenario", "never.yaml"}, r.kubectlWatch()[3:]...), `change lost: it has not printed "never"`},
 	} {

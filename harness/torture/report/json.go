@@ -6,7 +6,7 @@ import (
 )
 
 // WriteJSON writes the report for programs: an object with the number of plans, of those that failed and of those that
-// could not be run, and for each failure of the controller the kind of its plan, the faults, the verdict, the message, an
+// could not be run, and of those that there are, how many of the controller's writes were broken, and for each failure of the controller the kind of its plan, the faults, the verdict, the message, an
 // excerpt of the requests, the command that replays it, and its files. A failure that was seen once only has confirmed
 // false, and is not counted in failed. For a run that ended early, there are the error that ended it, unless that was
 // Ctrl-C, the number of plans that there were, and the command that resumes it.
@@ -23,11 +23,18 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 		Recording string   `json:"recording,omitempty"` // file
 		Requests  []string `json:"requests"`
 	}
+	type write struct {
+		What   string `json:"what"`
+		Writes int    `json:"writes"`
+		Broken int    `json:"broken"` // how many of them, at least once
+	}
 	out := struct {
 		Plans       int       `json:"plans"`
 		Failed      int       `json:"failed"`
 		NotMet      int       `json:"notMet"` // were run without their faults
 		NotRun      int       `json:"notRun"`
+		Possible    int       `json:"possible,omitempty"` // plans that there are
+		Writes      []write   `json:"writes,omitempty"`
 		Interrupted bool      `json:"interrupted,omitempty"`
 		Error       string    `json:"error,omitempty"`
 		Planned     int       `json:"planned,omitempty"`
@@ -37,6 +44,10 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 	}{
 		Plans: s.Plans, Failed: s.Failed, NotMet: s.NotMet, NotRun: s.NotRun, Seconds: s.Duration.Seconds(),
 		Interrupted: s.Interrupted, Error: s.Error, Planned: s.Planned, Resume: s.Resume, Failures: []failure{},
+		Possible: s.Possible,
+	}
+	for _, w := range s.Writes {
+		out.Writes = append(out.Writes, write(w))
 	}
 	for _, group := range s.Failures {
 		for _, p := range group.Plans {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/torture/plan"
 )
 
 // Summary is what a report says.
@@ -18,6 +19,9 @@ type Summary struct {
 	Failed   int    // failures of plans that are confirmed
 	NotMet   int    // plans that were run without their faults
 	NotRun   int    // plans that could not be run
+	Possible int    // how many plans there are; 0 if it was said which to run
+	// Writes are the controller's, and how many of them were broken by the plans that were run; nil if that is not known.
+	Writes   []plan.Broken
 	Duration time.Duration
 
 	Failures    []Failure // those that are confirmed first, each part sorted by how many plans have failed so

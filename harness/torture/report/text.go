@@ -29,6 +29,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 		writeWrapped(&text, lead, f.Title())
 		f.writeDetails(&text)
 	}
+	s.writeCoverage(&text)
 	s.writeUndisturbed(&text)
 	s.writeNotRun(&text)
 	s.writeNotes(&text)
@@ -85,6 +86,46 @@ func (p Plan) writeWhere(w io.Writer) {
 	}
 	if p.Files != "" {
 		fmt.Fprintf(w, "   log: %s.log\n   requests: %s.requests, .jsonl\n", p.Files, p.Files)
+	}
+}
+
+// Coverage says in sentences how many of the plans that there are were run, and which writes they did not break.
+func (s *Summary) Coverage() (sentences []string) {
+	if s.Possible > s.Plans {
+		sentences = append(sentences, fmt.Sprintf("There are %d plans; %d of them were not run.", s.Possible, s.Possible-s.Plans))
+	}
+	var broken, never []string
+	all := true
+	for _, w := range s.Writes {
+		if w.Broken == 0 {
+			never = append(never, fmt.Sprintf("%s (%d)", w.What, w.Writes))
+			continue
+		}
+		all = all && w.Broken == w.Writes
+		broken = append(broken, fmt.Sprintf("%s (%d of %d)", w.What, w.Broken, w.Writes))
+	}
+	switch {
+	case len(s.Writes) == 0:
+	case len(never) == 0 && all:
+		sentences = append(sentences, "Each of the controller's writes was broken at least once.")
+	default:
+		if len(broken) > 0 {
+			sentences = append(sentences, "Writes that were broken at least once: "+strings.Join(broken, ", ")+".")
+		}
+		if len(never) > 0 {
+			sentences = append(sentences, "Writes that were never broken, of which nothing is known: "+strings.Join(never, ", ")+".")
+		}
+	}
+	return sentences
+}
+
+func (s *Summary) writeCoverage(w io.Writer) {
+	sentences := s.Coverage()
+	if len(sentences) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, text := range sentences {
+		writeWrapped(w, "", text)
 	}
 }
 
