@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -170,6 +171,12 @@ type Expected struct {
 	Did, Changes map[string]Range
 	Needless     int // the most in one run
 	runs         int
+}
+
+// Clone returns a copy that does not share anything.
+func (e Expected) Clone() Expected {
+	e.Did, e.Changes = maps.Clone(e.Did), maps.Clone(e.Changes)
+	return e
 }
 
 // Add adds what a run came to. It reports whether that was news: another count than in the runs before.

@@ -29,6 +29,14 @@ type Baseline struct {
 	lease       time.Duration // see observation.lease
 }
 
+// clone returns a copy to which runs can be added.
+func (b *Baseline) clone() *Baseline {
+	c := *b
+	c.Expected = b.Expected.Clone()
+	c.differences, c.watched, c.opened = slices.Clone(b.differences), maps.Clone(b.watched), maps.Clone(b.opened)
+	return &c
+}
+
 // watching says that a program watches a resource.
 type watching struct {
 	program  string // see Scenario.target

@@ -18,6 +18,8 @@ type Group struct {
 	// Seen and Runs are how often runs of the first failure's plan had this verdict, and how many there were. The first failure
 	// is one whose plan has failed again, if there is one.
 	Seen, Runs int
+	// Alone and Controls are how many runs without faults failed in the same way, and how many there were.
+	Alone, Controls int
 }
 
 // maxRepeated is how many plans of a group are repeated at most to see whether one fails again.
@@ -39,7 +41,12 @@ func (g Group) toRepeat() (plans []Plan) {
 // Confirmed reports whether the controller failed in this way in two runs of a plan. Other plans that failed, too, do not
 // confirm it: in a thousand of them, the machine may hiccup twice. Nor do runs that failed side by side: a machine that had no
 // time for one of them had none for the others either.
+//
+// It is not confirmed either if it comes about as often without the fault.
 func (g Group) Confirmed() bool {
+	if g.comesAnyway() || g.isTooRare() {
+		return false
+	}
 	if g.Seen > 1 {
 		return true
 	}
@@ -78,7 +85,7 @@ func (r *Report) retried(again Outcome) {
 // forReport returns what a [Report] keeps of an outcome.
 func (o Outcome) forReport() Outcome {
 	if o.Verdict == Passed {
-		o.History, o.Log = &history.History{}, ""
+		o.History, o.Log, o.seen = &history.History{}, "", nil
 	}
 	return o
 }
@@ -141,9 +148,18 @@ func (r *Report) Groups() []Group {
 	slices.SortStableFunc(all, func(a, b *Group) int {
 		return cmp.Or(len(b.Failures)-len(a.Failures), slices.Index(Verdicts, a.Verdict)-slices.Index(Verdicts, b.Verdict), strings.Compare(a.Cause, b.Cause))
 	})
+	undisturbed := r.undisturbed()
 	var sorted []Group
 	for _, g := range all {
 		slices.Sort(g.Kinds)
+		if g.Controls = len(r.Controls); g.Controls > 0 {
+			g.Controls = len(undisturbed)
+			for _, o := range undisturbed {
+				if o.Verdict == g.Verdict && o.Cause == g.Cause {
+					g.Alone++
+				}
+			}
+		}
 		sorted = append(sorted, *g)
 	}
 	return sorted

@@ -373,6 +373,8 @@ func TestWriteJSON(t *testing.T) {
       "cause": "old Pod",
       "message": "Pod a-1 still runs, 20s after the start",
       "confirmed": true,
+      "seen": 2,
+      "runs": 2,
       "requests": [
         "TIME     VERB     RESOURCE   OBJECT   STATUS   FAULT",
         "0.000s   delete   pods       a        -        request lost"

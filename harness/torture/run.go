@@ -97,7 +97,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 		seen, err = r.execute(ctx)
 	}
 	r.recordStates()
-	outcome := Outcome{Plan: plan, History: r.recording.History()}
+	outcome := Outcome{Plan: plan, History: r.recording.History(), seen: seen, namespace: r.namespace}
 	if err == nil {
 		var failure *Failure
 		if b == nil {

@@ -56,8 +56,8 @@ func (r *Report) met() (plans []Plan) {
 func (g Group) summary(d Details) report.Failure {
 	first := g.Failures[0]
 	f := report.Failure{
-		Verdict: string(g.Verdict), Cause: g.Cause, Message: g.Message, Confirmed: g.Confirmed(), Kinds: g.Kinds, Seen: g.Seen, Runs: g.Runs,
-		Behind: staleWrites(first), Run: outsideOfRun(first.History), Failed: first.FailedAt,
+		Verdict: string(g.Verdict), Cause: g.Cause, Message: g.Message, Confirmed: g.Confirmed(), Kinds: g.Kinds, Seen: g.Seen, Runs: g.Runs, Alone: g.Alone, Controls: g.Controls,
+		ComesAnyway: g.comesAnyway(), Behind: staleWrites(first), Run: outsideOfRun(first.History), Failed: first.FailedAt,
 	}
 	for _, o := range g.Failures {
 		f.Plans = append(f.Plans, d.plan(o))

@@ -101,6 +101,9 @@ type Outcome struct {
 	Log      string    // of the controller
 	FailedAt time.Time // when the failing step began
 	Duration time.Duration
+
+	seen      *observation // what the run showed, as long as it may be judged again; nil if it ended before
+	namespace string       // of the run
 }
 
 // Report is what all runs came to. The outcomes of plans that passed are without History and Log in it, because those of
@@ -110,6 +113,9 @@ type Report struct {
 	Outcomes []Outcome
 	// Retried are the runs that repeated a failed plan, by [Plan.Key], without those that say nothing.
 	Retried map[string][]Outcome
+	// Controls are runs without faults, with which failures are compared. There are none if there is no failure, or if it was said which
+	// faults to inject.
+	Controls []Outcome
 	// Planned are the plans that were to be run, in their order.
 	Planned  []Plan
 	Duration time.Duration
@@ -151,6 +157,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	isControlled := o.Baseline == nil && o.Reference == nil && len(o.Faults) == 0 && !o.Unconfirmed
 	if o.Budget > 0 {
 		o.until = time.Now().Add(o.Budget)
 	}
@@ -220,6 +227,10 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	if err == nil && !o.FirstOnly && !o.Unconfirmed {
 		err = s.confirm(ctx, o, report)
+	}
+	if err == nil && isControlled {
+		o.until = time.Time{}
+		err = s.control(ctx, o, report)
 	}
 	report.Duration = time.Since(begin)
 	if ctx.Err() != nil {

@@ -307,6 +307,24 @@ func TestReplayLines(t *testing.T) {
 	require.Equal(t, strings.Join(append(append([]string{"torture"}, flags...), append([]string{"--"}, controller...)...), "\n")+"\n", string(out))
 }
 
+// What a controller does without the fault as well is not blamed on it.
+func TestTortureComparesWithRunsWithoutFaults(t *testing.T) {
+	r := newRepository(t, "$ true")
+	args := r.kubectlWatch("--kinds", "answered 500", "--most", "1")
+	at := slices.Index(args, "--") + 1
+	// Once its list has failed, it dies in each run.
+	script := `test ! -e broken || { timeout 1 "$0" "$@" >/dev/null 2>&1; echo it is broken; exit 3; }; "$0" "$@" 2>/dev/null || { touch broken; echo it is broken; exit 3; }`
+	args = append(append(slices.Clone(args[:at]), "/bin/sh", "-c", script), args[at:]...)
+	out, status := r.workshop("", args...)
+	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "torture: 1 failure: comparing ")
+	words := strings.Join(strings.Fields(out), " ")
+	require.Contains(t, words, "Not counted, as it comes without the fault, too: died: it exited by itself, with exit status 3: it is broken")
+	require.Regexp(t, `failed like this in \d+ of \d+ runs; without its fault, 24 of 24 runs did`, words)
+	require.Contains(t, out, "\n1 plan, 0 failed; ")
+	r.requireNothingLeft()
+}
+
 // A replay runs under the same conditions, and nothing else.
 func TestReplayFlags(t *testing.T) {
 	fault, err := apiproxy.ParseFault("verb=delete,nth=2,refuse=500")

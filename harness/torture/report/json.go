@@ -18,6 +18,10 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 		Cause     string   `json:"cause"`
 		Message   string   `json:"message"`
 		Confirmed bool     `json:"confirmed"`
+		Seen      int      `json:"seen,omitempty"`     // runs of the first plan of this cause that failed so, if it was repeated,
+		Runs      int      `json:"runs,omitempty"`     // of so many;
+		Alone     int      `json:"alone,omitempty"`    // and runs without faults that did,
+		Controls  int      `json:"controls,omitempty"` // of so many
 		Replay    string   `json:"replay,omitempty"`
 		Log       string   `json:"log,omitempty"`       // file
 		Recording string   `json:"recording,omitempty"` // file
@@ -52,6 +56,9 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 	for _, group := range s.Failures {
 		for _, p := range group.Plans {
 			f := failure{Kind: p.Kind, Faults: p.Faults, Verdict: p.Verdict, Cause: p.Cause, Message: p.Message, Confirmed: group.Confirmed, Replay: p.Replay, Requests: p.Requests}
+			if group.Runs > 1 {
+				f.Seen, f.Runs, f.Alone, f.Controls = group.Seen, group.Runs, group.Alone, group.Controls
+			}
 			if p.Files != "" {
 				f.Log, f.Recording = p.Files+".log", p.Files+".jsonl"
 			}

@@ -65,6 +65,9 @@ type Failure struct {
 	Plans     []Plan // that failed so
 	// Seen and Runs are in how many runs of the first of Plans the controller failed so, and how many there were.
 	Seen, Runs int
+	// Alone and Controls are in how many runs without faults it failed so, and how many there were beside the others; 0 if there were none.
+	Alone, Controls int
+	ComesAnyway     bool // it fails about as often without the fault
 	// Behind are sentences about what the controller did not know when it wrote, before it failed.
 	Behind []string
 	Run    *history.History // the recording of the first of Plans

@@ -44,6 +44,10 @@ func (f Failure) Title() string {
 	switch {
 	case f.Confirmed:
 		return what
+	case f.ComesAnyway:
+		return "Not counted, as it comes without the fault, too: " + what
+	case f.Controls > 0 && f.Seen > 1:
+		return "Not counted, as it came again only once: " + what
 	case f.Runs == 1:
 		return "Not counted, as it has been seen once, and no repetition of its plan says more: " + what
 	}
@@ -60,7 +64,11 @@ func (f Failure) Often() string {
 	if len(f.Plans) > 1 {
 		which = "; the first of them"
 	}
-	return plans + fmt.Sprintf("%s failed like this in %d of %d runs", which, f.Seen, f.Runs)
+	text := plans + fmt.Sprintf("%s failed like this in %d of %d runs", which, f.Seen, f.Runs)
+	if f.Controls > 0 {
+		text += fmt.Sprintf("; without its fault, %d of %d runs did", f.Alone, f.Controls)
+	}
+	return text
 }
 
 func (f Failure) writeDetails(w io.Writer) {
@@ -92,7 +100,7 @@ func (p Plan) writeWhere(w io.Writer) {
 // Coverage says in sentences how many of the plans that there are were run, and which writes they did not break.
 func (s *Summary) Coverage() (sentences []string) {
 	if s.Possible > s.Plans {
-		sentences = append(sentences, fmt.Sprintf("There are %d plans; %d of them were not run.", s.Possible, s.Possible-s.Plans))
+		sentences = append(sentences, fmt.Sprintf("There are %d plans; %s not run.", s.Possible, count(s.Possible-s.Plans, "was", "were")))
 	}
 	var broken, never []string
 	all := true

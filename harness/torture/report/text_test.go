@@ -17,7 +17,7 @@ func TestCoverage(t *testing.T) {
 		"nothing is known": {Summary{Plans: 3}, nil},
 		"all plans":        {Summary{Plans: 3, Possible: 3, Writes: []plan.Broken{{What: "delete pods", Writes: 2, Broken: 2}}}, []string{"Each of the controller's writes was broken at least once."}},
 		"some": {Summary{Plans: 3, Possible: 40, Writes: []plan.Broken{{What: "create events", Writes: 4}, {What: "delete pods", Writes: 3, Broken: 1}}}, []string{
-			"There are 40 plans; 37 of them were not run.",
+			"There are 40 plans; 37 were not run.",
 			"Writes that were broken at least once: delete pods (1 of 3).",
 			"Writes that were never broken, of which nothing is known: create events (4).",
 		}},
@@ -29,7 +29,7 @@ func TestCoverage(t *testing.T) {
 	}
 	var text strings.Builder
 	require.NoError(t, (&Summary{Plans: 3, Possible: 40}).WriteText(&text))
-	require.Contains(t, text.String(), "\nThere are 40 plans; 37 of them were not run.\n\n3 plans, 0 failed; 0s\n")
+	require.Contains(t, text.String(), "\nThere are 40 plans; 37 were not run.\n\n3 plans, 0 failed; 0s\n")
 	text.Reset()
 	require.NoError(t, (&Summary{Possible: 40, Writes: []plan.Broken{{What: "delete pods", Writes: 3, Broken: 1}}}).WriteJSON(&text))
 	require.Contains(t, text.String(), `"possible": 40`)
