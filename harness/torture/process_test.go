@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -506,6 +507,11 @@ func TestWhatAProcessDoesIsNoted(t *testing.T) {
 	p := unstarted(t, func(int64) bool { return false }, exitsOnTERM)
 	var noted []history.ProcessState // with p.mu
 	p.note = func(state history.ProcessState) { noted = append(noted, state) }
+	states := func() []history.ProcessState {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return slices.Clone(noted)
+	}
 	t.Cleanup(p.kill)
 	require.NoError(t, p.start())
 	p.says("ready")
@@ -515,9 +521,9 @@ func TestWhatAProcessDoesIsNoted(t *testing.T) {
 	p.kill()
 	require.Equal(t, []history.ProcessState{
 		history.Running, history.Frozen, history.Running, history.Stopping, history.Ended, history.Running, history.Killed,
-	}, noted)
+	}, states())
 	p.command = []string{"/bin/sh", "-c", "exit 3"}
 	require.NoError(t, p.start())
 	p.fails()
-	require.Equal(t, []history.ProcessState{history.Running, history.Ended}, noted[7:])
+	require.Equal(t, []history.ProcessState{history.Running, history.Ended}, states()[7:])
 }

@@ -322,6 +322,7 @@ func TestTortureComparesWithRunsWithoutFaults(t *testing.T) {
 	require.Contains(t, words, "Not counted, as it comes without the fault, too: died: it exited by itself, with exit status 3: it is broken")
 	require.Regexp(t, `failed like this in \d+ of \d+ runs; without its fault, 24 of 24 runs did`, words)
 	require.Contains(t, out, "\n1 plan, 0 failed; ")
+	r.removeKept()
 	r.requireNothingLeft()
 }
 
