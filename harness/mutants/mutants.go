@@ -7,6 +7,7 @@
 package mutants
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type Result struct {
 	verdict  torture.Verdict // of the failure that was found, or Passed
 	message  string
 	kind     string           // of the plan that failed
+	rank     int              // of that plan: 0 without faults, or from 1 in the order of all plans; -1 for one that the patch names
 	control  *torture.Verdict // of the controller without the bug, in the same plan; nil if it was not compared
 	duration time.Duration
 
@@ -90,6 +92,10 @@ type Options struct {
 	// Replays is how often the plan that found a mutant is repeated, to see whether the verdict is always the same.
 	Replays  int
 	Progress io.Writer
+	// MaxPlans is how many plans a mutant has to survive to count as not found; 0 for 200, which is some of each kind.
+	MaxPlans int
+	// Unaided leaves out what the patches say about the faults that show them: how early is a bug found of which nothing is known?
+	Unaided bool
 }
 
 // Run puts mutants to torture in a Lab of their own. With an error, the results are those of the mutants that were judged
@@ -222,7 +228,7 @@ func (t *trial) control(ctx context.Context, correct torture.Options, plan tortu
 func (t *trial) find(ctx context.Context, mutant torture.Options, result *Result) (torture.Plan, error) {
 	mutant.FirstOnly = true
 	attempts := [][]torture.Plan{{torture.NoFault}}
-	if len(result.Faults) > 0 {
+	if len(result.Faults) > 0 && !t.Unaided {
 		var named []torture.Plan
 		for _, fault := range result.Faults {
 			named = append(named, torture.Plan{Kind: fault.String(), Faults: []apiproxy.Fault{fault}})
@@ -234,17 +240,29 @@ func (t *trial) find(ctx context.Context, mutant torture.Options, result *Result
 		attempts = [][]torture.Plan{{plan}}
 	}
 	for _, plans := range attempts {
-		mutant.Plans, mutant.MaxPlans = plans, maxPlans
+		mutant.Plans, mutant.MaxPlans = plans, cmp.Or(t.MaxPlans, maxPlans)
 		report, err := t.run(ctx, mutant)
 		if err != nil {
 			return torture.Plan{}, fmt.Errorf("mutant %s: %w", result.Name, err)
 		}
 		if first, found := report.First(); found {
-			result.verdict, result.message, result.kind = first.Verdict, first.Message, first.Plan.Kind
+			result.verdict, result.message, result.kind, result.rank = first.Verdict, first.Message, first.Plan.Kind, rank(report, first.Plan, plans == nil)
 			return first.Plan, nil
 		}
 	}
 	return torture.Plan{}, nil
+}
+
+// rank returns the position of a plan among all, from 1; 0 for that without faults, and -1 if the plans were not all.
+func rank(report *torture.Report, plan torture.Plan, isOfAll bool) int {
+	if len(plan.Faults) == 0 {
+		return 0
+	}
+	if !isOfAll {
+		return -1
+	}
+	planned := slices.DeleteFunc(slices.Clone(report.Planned), func(p torture.Plan) bool { return len(p.Faults) == 0 })
+	return 1 + slices.IndexFunc(planned, func(p torture.Plan) bool { return p.Key() == plan.Key() })
 }
 
 // Read reads the patches in a directory: all of them, or those whose names are in only, separated by commas.
@@ -422,7 +440,7 @@ func (o Options) judgeAll(ctx context.Context, judge func(context.Context, Mutan
 // Report prints the results. Its error names the mutants that were not caught, or not with the same verdict each time.
 func Report(w io.Writer, results []Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "MUTANT\tVERDICT\tFOUND BY\tSECONDS\tAGAIN")
+	fmt.Fprintln(table, "MUTANT\tVERDICT\tFOUND BY\tPLAN\tSECONDS\tAGAIN")
 	caught := 0
 	var missed []Result
 	var unsteady []string
@@ -452,7 +470,11 @@ func Report(w io.Writer, results []Result) error {
 		if r.same < r.replays {
 			unsteady = append(unsteady, r.Name)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.0f\t%s\n", r.Name, verdict, r.kind, r.duration.Seconds(), again)
+		number := ""
+		if r.verdict != torture.Passed && r.rank >= 0 {
+			number = fmt.Sprint(r.rank)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f\t%s\n", r.Name, verdict, r.kind, number, r.duration.Seconds(), again)
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -26,7 +26,8 @@ type Baseline struct {
 	events      int                 // the most writes of Events in one quiet time
 	watched     map[watching]bool
 	opened      map[watching]bool
-	lease       time.Duration // see observation.lease
+	lease       time.Duration   // see observation.lease
+	wide        map[string]bool // programs that are told their namespace, and look at all
 }
 
 // clone returns a copy to which runs can be added.

@@ -37,8 +37,9 @@ type subject struct {
 	manifests string   // YAML, for the namespace placeholder
 	// outsideCommands are the programs outside of the cluster, by name.
 	outsideCommands map[string][]string
-	scratch         string // a directory that is removed with the Lab
-	workshop        string // the program of rebootCommand, or ""
+	scratch         string          // a directory that is removed with the Lab
+	wide            map[string]bool // see Baseline.wide
+	workshop        string          // the program of rebootCommand, or ""
 }
 
 // run is one run of the scenario.
@@ -98,6 +99,9 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 	}
 	r.recordStates()
 	outcome := Outcome{Plan: plan, History: r.recording.History(), seen: seen, namespace: r.namespace}
+	if r.learns {
+		outcome.wide = r.wideIn(outcome.History)
+	}
 	if err == nil {
 		var failure *Failure
 		if b == nil {
@@ -260,8 +264,8 @@ func (r *run) prepareNamespace(ctx context.Context) (clean func(context.Context)
 // hundred requests, again and again while the finalizer of a controller that has ended keeps an object. But a controller
 // of another run may list all namespaces, and Pods take places on the nodes.
 func (r *run) mayStay(ctx context.Context) (bool, error) {
-	for _, command := range r.commands {
-		if !isToldNamespace(command) {
+	for program := range r.commands {
+		if !r.looksAtOneNamespace(program) {
 			return false, nil
 		}
 	}
@@ -464,7 +468,7 @@ func (r *run) proxyOptions(p *program, upstream *rest.Config, number int) apipro
 	if r.scenario.hasMachines() {
 		options.FailMachine = r.failMachine(p)
 	}
-	if !isToldNamespace(r.commands[p.program]) && r.scenario.Namespace == "" && !r.scenario.isCluster() {
+	if !r.looksAtOneNamespace(p.program) && r.scenario.Namespace == "" && !r.scenario.isCluster() {
 		options.Namespace = r.namespace
 		for _, resource := range r.resources {
 			options.Within = append(options.Within, resource.GroupResource())
@@ -494,6 +498,32 @@ func (r *run) stopAll() (err error) {
 		err = errors.Join(err, p.proxy.Stop())
 	}
 	return errors.Join(err, r.stopOutside())
+}
+
+// looksAtOneNamespace reports whether a program is told its namespace, and does not look at others all the same: the namespace may only be
+// that of its Lease. One that looks at others only because of a bug did not do so in the baseline.
+func (s *subject) looksAtOneNamespace(program string) bool {
+	return isToldNamespace(s.commands[program]) && !s.wide[program]
+}
+
+// wideIn returns the programs that are told their namespace, and list or watch one of the scenario's resources in all namespaces.
+func (r *run) wideIn(recorded *history.History) map[string]bool {
+	wide := map[string]bool{}
+	if r.scenario.Namespace != "" || r.scenario.isCluster() {
+		return wide
+	}
+	for _, p := range r.programs {
+		if !isToldNamespace(r.commands[p.program]) {
+			continue
+		}
+		for _, q := range recorded.Requests {
+			isOfAll := q.Program == p.process.label && (q.Verb == "list" || q.Verb == "watch") && q.Namespace == "" && !q.Failed()
+			if isOfAll && slices.ContainsFunc(r.resources, func(of resource) bool { return of.namespaced && of.Group == q.Group && of.Resource == q.Resource }) {
+				wide[p.program] = true
+			}
+		}
+	}
+	return wide
 }
 
 // isToldNamespace reports whether a controller gets its namespace as an argument.

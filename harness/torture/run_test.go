@@ -449,6 +449,36 @@ func TestIsToldNamespace(t *testing.T) {
 	require.False(t, isToldNamespace([]string{"shop", "--kubeconfig={kubeconfig}"}))
 }
 
+// A program that is told its namespace may be told only that of its Lease.
+func TestWide(t *testing.T) {
+	of := func(verb, resource, namespace string, status int) history.Request {
+		return history.Request{Verb: verb, Resource: resource, Namespace: namespace, Status: status}
+	}
+	for name, c := range map[string]struct {
+		requests []history.Request
+		wide     bool
+	}{
+		"nothing":                           {nil, false},
+		"its own namespace":                 {[]history.Request{of("list", "pods", "torture-1", 200), of("watch", "pods", "torture-1", 200)}, false},
+		"all":                               {[]history.Request{of("list", "pods", "", 200)}, true},
+		"a watch of all":                    {[]history.Request{of("watch", "pods", "", 200)}, true},
+		"all, which it may not":             {[]history.Request{of("list", "pods", "", 403)}, false},
+		"what is in no namespace":           {[]history.Request{of("list", "nodes", "", 200)}, false},
+		"what the scenario is not about":    {[]history.Request{of("list", "secrets", "", 200)}, false},
+		"a resource of its name in a group": {[]history.Request{{Verb: "list", Group: "metrics.k8s.io", Resource: "pods", Status: 200}}, false},
+	} {
+		r := recorded(&Scenario{}, c.requests...)
+		r.programs[0].program = "controller"
+		r.commands = Single("shop", "--namespace={namespace}")
+		r.resources = []resource{{corev1.SchemeGroupVersion.WithResource("pods"), true}, {corev1.SchemeGroupVersion.WithResource("nodes"), false}}
+		require.Equal(t, c.wide, r.wideIn(r.recording.History())["controller"], name)
+		r.wide = r.wideIn(r.recording.History())
+		require.Equal(t, !c.wide, r.looksAtOneNamespace("controller"), name)
+		r.commands = Single("shop")
+		require.Empty(t, r.wideIn(r.recording.History()), "it is not told any")
+	}
+}
+
 // The namespaces of most runs stay: deleting one takes longer than some plans.
 func TestMayStay(t *testing.T) {
 	told, untold := []string{"shop", "--namespace={namespace}"}, []string{"shop"}
@@ -725,7 +755,20 @@ in runs without faults, objects come and go a different number of times:
 			require.EqualError(t, err, want)
 		})
 	}
-	_, err := baselineOf(t, &Scenario{MayDiffer: MayDiffer{Writes: []string{"added pods web-*"}}}, run(1), run(3))
+	withWrites := func(n int) *observation {
+		o := run(n)
+		o.effects.Changes["deleted deployments b"] = n
+		o.effects.Did = map[string]int{"create pods web-*": n, "create pods other": n, "patch pods web-*": n, "delete deployments.apps b": n, "delete deployments.apps/status b": n}
+		return o
+	}
+	_, err := baselineOf(t, &Scenario{}, withWrites(1), withWrites(2))
+	require.ErrorContains(t, err, `
+  writes:
+  - "added pods web-*"
+  - "create pods web-*"
+  - "deleted deployments b"
+  - "delete deployments.apps b"`, "the writes that belong to them")
+	_, err = baselineOf(t, &Scenario{MayDiffer: MayDiffer{Writes: []string{"added pods web-*"}}}, run(1), run(3))
 	require.NoError(t, err)
 	renamed := func(name string) *observation {
 		return &observation{end: []string{object("configmaps", name, "")}, effects: oracle.Effects{Changes: map[string]int{"added configmaps " + name: 1}}}

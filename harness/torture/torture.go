@@ -102,8 +102,9 @@ type Outcome struct {
 	FailedAt time.Time // when the failing step began
 	Duration time.Duration
 
-	seen      *observation // what the run showed, as long as it may be judged again; nil if it ended before
-	namespace string       // of the run
+	seen      *observation    // what the run showed, as long as it may be judged again; nil if it ended before
+	namespace string          // of the run
+	wide      map[string]bool // see run.wideIn
 }
 
 // Report is what all runs came to. The outcomes of plans that passed are without History and Log in it, because those of
@@ -166,6 +167,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 			return nil, err
 		}
 	}
+	s.wide = o.Baseline.wide
 	report := &Report{Baseline: o.Baseline, Retried: map[string][]Outcome{}, world: o.world(o.Baseline)}
 	plans := o.plans(o.Baseline)
 	if len(o.Plans) == 0 && len(o.Faults) == 0 && o.Seeds == 0 {
@@ -290,6 +292,12 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 		if err := group.Wait(); err != nil {
 			return nil, err
 		}
+		if wide := wideOf(outcomes); len(wide) > 0 && b.wide == nil {
+			// These runs have seen each other. From now on, each program is shown its own run.
+			fmt.Fprintf(o.Progress, "torture: baseline: told its namespace, and looks at all of them all the same, so it is shown its own only: %s\n", strings.Join(slices.Sorted(maps.Keys(wide)), ", "))
+			b.wide, s.wide = wide, wide
+			continue
+		}
 		for i, outcome := range outcomes {
 			if outcome.Verdict == NotRun {
 				return nil, errors.New(outcome.Message)
@@ -314,6 +322,15 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 	}
 	fmt.Fprintf(o.Progress, "torture: baseline: %d runs; writes in each: %s\n", b.Runs, b.writes())
 	return b, nil
+}
+
+// wideOf returns the programs that are wide in any of the runs.
+func wideOf(outcomes []Outcome) map[string]bool {
+	all := map[string]bool{}
+	for _, o := range outcomes {
+		maps.Copy(all, o.wide)
+	}
+	return all
 }
 
 // add adds a run without faults. news says whether it was unlike the runs before.

@@ -34,7 +34,7 @@ func (b *Baseline) unfit(mayDiffer []string) *UnfitError {
 	for _, list := range []struct {
 		key  string
 		what []string
-	}{{"fields", b.differingFields()}, {"names", b.differingNames()}, {"writes", uneven}} {
+	}{{"fields", b.differingFields()}, {"names", b.differingNames()}, {"writes", b.withWrites(uneven)}} {
 		if len(list.what) > 0 {
 			allowed += fmt.Sprintf("  %s:\n", list.key)
 		}
@@ -46,6 +46,30 @@ func (b *Baseline) unfit(mayDiffer []string) *UnfitError {
 		message.WriteString("If that may be, put this into the scenario:\nmayDiffer:\n" + allowed)
 	}
 	return &UnfitError{Different, strings.TrimSuffix(message.String(), "\n")}
+}
+
+// withWrites returns creations and deletions, each with the controller's write that it comes of, if it comes of one: whoever lets the one
+// differ has to let the other.
+func (b *Baseline) withWrites(changes []string) (all []string) {
+	verbs := map[string]string{"added": "create", "deleted": "delete"}
+	for _, change := range changes {
+		all = append(all, change)
+		words := strings.SplitN(change, " ", 3) // such as: added pods web-*
+		if len(words) < 3 {
+			continue
+		}
+		for _, write := range slices.Sorted(maps.Keys(b.Expected.Did)) {
+			of := strings.SplitN(write, " ", 3) // such as: create pods web-*
+			if len(of) < 3 {
+				continue
+			}
+			resource, _, _ := strings.Cut(of[1], ".")
+			if of[0] == verbs[words[0]] && resource == words[1] && of[2] == words[2] {
+				all = append(all, write)
+			}
+		}
+	}
+	return all
 }
 
 // isExplained reports whether a creation or deletion is of an object that is not there at the end of each run.

@@ -37,8 +37,8 @@ Exit status:
   130  interrupted`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.AtOnce < 0 || o.Replays < 0 {
-				return errors.New("--at-once and --replay must be 0 or more")
+			if o.AtOnce < 0 || o.Replays < 0 || o.MaxPlans < 0 {
+				return errors.New("--at-once, --replay and --most must be 0 or more")
 			}
 			if o.Scenario, err = torture.Read(scenario); err != nil {
 				return err
@@ -60,6 +60,8 @@ Exit status:
 	flags.StringVar(&only, "only", "", "names of patches, separated by commas; default: all")
 	flags.IntVar(&o.AtOnce, "at-once", 0, "how many mutants to test at a time; 0: what the machine's processors and memory allow")
 	flags.IntVar(&o.Replays, "replay", 0, "how many times the plan that finds a bug is run again, to see whether the verdict is the same")
+	flags.IntVar(&o.MaxPlans, "most", 0, "how many plans a mutant has to survive to count as not found; 0: 200")
+	flags.BoolVar(&o.Unaided, "unaided", false, "do not try first what the patches say, to see at which of all plans (column PLAN) each bug is found")
 	flags.BoolVar(&guarded, "guarded", false, "")
 	_ = flags.MarkHidden("guarded")
 	_ = cmd.MarkFlagRequired("scenario")

@@ -307,6 +307,15 @@ func TestReplayLines(t *testing.T) {
 	require.Equal(t, strings.Join(append(append([]string{"torture"}, flags...), append([]string{"--"}, controller...)...), "\n")+"\n", string(out))
 }
 
+// A controller whose namespace is only that of its Lease, say, and that looks at all, does not see the objects of other runs.
+func TestTortureOfAControllerThatIsToldANamespaceAndLooksAtAll(t *testing.T) {
+	r := newRepository(t, "$ true")
+	out, status := r.workshop("", append(r.kubectlWatch("--kinds", "slow", "--most", "2"), "--all-namespaces")...)
+	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "looks at all of them all the same, so it is shown its own only: controller\n")
+	require.Contains(t, out, "2 plans, 0 failed; ")
+}
+
 // What a controller does without the fault as well is not blamed on it.
 func TestTortureComparesWithRunsWithoutFaults(t *testing.T) {
 	r := newRepository(t, "$ true")
