@@ -8,7 +8,7 @@ import (
 )
 
 // FaultUsage explains the text of a fault, for the help of a command. It leaves out the effects that only a program
-// can use: kill, crash, stop, freeze, reboot and power-cut call functions in [Options], and watch=held lasts until [Proxy.Release].
+// can use: those of [ProgramFaultUsage] call functions in [Options], and watch=held lasts until [Proxy.Release].
 const FaultUsage = `A fault is a list of KEY=VALUE, separated by commas. These keys choose the requests that
 it applies to; without any of them, it applies to all:
 
@@ -47,6 +47,19 @@ These say what happens to a request; give at least one:
 
 late and watch need verb=watch. for=DURATION ends the fault that long after the first
 request that it applied to. A DURATION is a number with a unit, such as 500ms or 2s.`
+
+// ProgramFaultUsage explains those effects that [FaultUsage] leaves out, for the help of a command that can run programs.
+const ProgramFaultUsage = `These happen to a program at a request that it sends: before that is sent on, or after the
+API server has answered it.
+
+  kill=before|after   SIGKILL; then the program is started again
+  stop=before         SIGTERM, while the request is on its way; then it is started again
+  freeze=before|after SIGSTOP, and SIGCONT after freeze-for=DURATION (default 20s)
+  crash=before|after  the API server and etcd are killed, and come back
+  reboot=before|after
+  power-cut=before|after
+                      its machine reboots, or loses its power, and is off for off-for=DURATION;
+                      for scenarios with machines`
 
 // ParseFault reads a fault from text such as "verb=delete,resource=pods,nth=2,refuse=500" or
 // "verb=watch,resource=pods,watch=cut,event=3". The keys are the fields of [Match] and [Effect] in lower case, with

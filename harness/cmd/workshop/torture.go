@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/proc"
 	"example.com/controllers/harness/torture"
@@ -75,6 +76,10 @@ controller's log (.log), the requests as a table (.requests), and the recording 
 which "workshop requests" and "workshop bill" read. After Ctrl-C, or an error of torture's own,
 the report covers the plans that were run, and --dir DIR --resume runs the others.
 
+With --fault, one plan runs only. ` + apiproxy.FaultUsage + `
+
+` + apiproxy.ProgramFaultUsage + `
+
 With --on, the plans run in the Pods of an Indexed Job on another cluster, each with a control
 plane of its own: the baseline is learned here first, and failures that were seen once are
 repeated here. The Job is deleted at the end, and at Ctrl-C.
@@ -106,7 +111,7 @@ Exit status:
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.scenario, "scenario", "", "file of the scenario")
-	flags.StringArrayVar(&f.faults, "fault", nil, "run one plan only, with this fault, in the syntax of \"workshop proxy\"; may be repeated for a plan with several")
+	flags.StringArrayVar(&f.faults, "fault", nil, "run one plan only, with this fault, as described above; may be repeated for a plan with several")
 	flags.IntVar(&f.times, "times", 1, "how often to run the plan of --fault")
 	flags.Uint64Var(&f.seed, "seed", 1, "first seed of --seeds")
 	flags.IntVar(&f.seeds, "seeds", 0, "number of plans to draw at random, with two or three faults each; 0: one plan for each possible fault")
