@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -125,6 +126,9 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 		return outcome, seen, context.Cause(ctx)
 	case errors.As(err, &silent):
 		return outcome, seen, silent
+	case errors.As(err, &failure) && r.otherRun(failure.Message) != "":
+		outcome.Verdict, outcome.Message = NotRun, fmt.Sprintf("the controller has met %s, which is of another run: what it looks at must be among the scenario's \"resources\", "+
+			"or it needs --parallel 1, or \"scope: cluster\": %s: %s", r.otherRun(failure.Message), failure.Verdict, failure.Message)
 	case errors.As(err, &failure):
 		outcome.Verdict, outcome.Cause, outcome.Message = failure.Verdict, failure.Cause, failure.Message
 	case err != nil:
@@ -132,6 +136,22 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 	}
 	return outcome, seen, nil
 }
+
+// otherRun returns the namespace of another run that a message names, or "". What comes of runs that meet says nothing about the controller.
+func (r *run) otherRun(message string) string {
+	if r.scenario.Namespace != "" || r.scenario.isCluster() {
+		return "" // there is none at the same time
+	}
+	for _, match := range anyRun.FindAllStringSubmatch(message, -1) {
+		if match[1] != r.namespace {
+			return match[1]
+		}
+	}
+	return ""
+}
+
+// anyRun matches the namespace of a run.
+var anyRun = regexp.MustCompile(`(?:^|[^-\w])(torture-[0-9]+)\b`)
 
 // recordStates adds to the recording what our own watches have seen since the programs were started.
 func (r *run) recordStates() {

@@ -479,6 +479,21 @@ func TestWide(t *testing.T) {
 	}
 }
 
+func TestOtherRun(t *testing.T) {
+	for message, want := range map[string]string{
+		"Pod web is gone":                               "",
+		"Pod torture-1/web is gone":                     "",
+		"torture-12/web and torture-1/web are the same": "torture-12",
+		"in namespace \"torture-2\": forbidden":         "torture-2",
+		"/tmp/workshop-torture-20261129-010203 is full": "",
+	} {
+		r := recorded(&Scenario{})
+		require.Equal(t, want, r.otherRun(message), message)
+		r.scenario.Scope = "cluster"
+		require.Empty(t, r.otherRun(message), "each run has a control plane of its own")
+	}
+}
+
 // The namespaces of most runs stay: deleting one takes longer than some plans.
 func TestMayStay(t *testing.T) {
 	told, untold := []string{"shop", "--namespace={namespace}"}, []string{"shop"}
