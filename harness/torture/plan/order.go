@@ -11,8 +11,8 @@ import (
 )
 
 // What comes first matters if not all plans are run. By experience, with bugs that are known, most are shown by a write of the job that
-// fails or whose answer is lost; then by a list that fails, and could be taken for an empty one; then by a restart between two writes. At
-// one request, many kinds of fault look the same to the controller, so one of them comes early, another one at each request, and the others
+// fails or whose answer is lost; then by a list that fails, and could be taken for an empty one, and by a cache that is behind; then by a
+// restart between two writes, and by a watch that misses a deletion. At one request, many kinds of fault look the same to the controller, so one of them comes early, another one at each request, and the others
 // come late.
 
 // family is kinds of fault that look alike to a controller.
@@ -75,8 +75,10 @@ func (w World) tier(p Plan) int {
 		return 3
 	case c.IsWrite() && isOfJob:
 		return 0
-	case (c.Verb == "list" || c.Verb == "watch" || c.Verb == "get") && familyOf(p) == fails:
+	case (c.Verb == "list" || c.Verb == "watch" || c.Verb == "get") && familyOf(p) == fails, c.Verb == "watch" && isOfJob && p.Faults[0].Late != 0:
 		return 1
+	case c.Verb == "watch" && isOfJob && p.Faults[0].Event != 0:
+		return 2
 	}
 	return 3
 }
@@ -97,8 +99,8 @@ type queue struct {
 
 // inOrder orders plans. In turn, each queue gives one, those of a lower tier first; those of higher tiers, and those that are like others,
 // wait for some turns of the others. Within a queue the order is random, but always the same: at the first requests, there is little that can
-// go wrong. It does not depend on the order of the classes, which differs between runs of the same controller.
-func (w World) inOrder(plans []Plan) []Plan {
+// go wrong; but those that are telling, by their keys, come first. It does not depend on the order of the classes, which differs between runs of the same controller.
+func (w World) inOrder(plans []Plan, telling map[string]bool) []Plan {
 	alike := map[string]map[string][]Plan{} // by key, and then by the request
 	var keys []string
 	for _, p := range plans {
@@ -114,6 +116,7 @@ func (w World) inOrder(plans []Plan) []Plan {
 	var queues []queue
 	for _, key := range keys {
 		first, others := rotate(key, alike[key])
+		slices.SortStableFunc(first, func(a, b Plan) int { return cmp.Compare(rank(telling[a.Key()]), rank(telling[b.Key()])) })
 		queues = append(queues, queue{key, w.tier(first[0]), first, false})
 		if len(others) > 0 {
 			queues = append(queues, queue{key, w.tier(others[0]), others, true})
@@ -131,6 +134,14 @@ func (w World) inOrder(plans []Plan) []Plan {
 		}
 	}
 	return ordered
+}
+
+// rank is 0 for what comes first, and 1 for the rest.
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
 }
 
 // isDue reports whether a queue gives a plan in a turn.

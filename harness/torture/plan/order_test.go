@@ -38,9 +38,9 @@ func TestTheMostTellingComesFirst(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"fails delete pods", "late delete pods", "answered 403 delete pods", "answered 409 delete pods", "reply lost delete pods", "for a while delete pods",
-		"fails list pods", "fails list nodes", "fails watch pods",
+		"fails list pods", "fails list nodes", "fails watch pods", "watch late watch pods",
 		"killed before delete pods", "killed after delete pods", "told to stop delete pods",
-	}, told[:12])
+	}, told[:13])
 }
 
 // At each request, of all kinds of fault that look the same to a controller, one comes early, and another one at the next.
@@ -77,13 +77,32 @@ func TestInOrder(t *testing.T) {
 	}
 	given := slices.Clone(ordered)
 	slices.Reverse(given)
-	again := World{Resources: []string{"pods"}}.inOrder(given)
+	again := World{Resources: []string{"pods"}}.inOrder(given, nil)
 	require.ElementsMatch(t, ordered, again)
-	require.Empty(t, World{}.inOrder(nil))
+	require.Empty(t, World{}.inOrder(nil, nil))
 
 	numbers := map[string][]int{} // of the requests, by kind
 	for _, p := range ordered {
 		numbers[fmt.Sprint(p.Kind, p.Faults[0].Verb)] = append(numbers[fmt.Sprint(p.Kind, p.Faults[0].Verb)], p.Faults[0].From)
 	}
 	require.False(t, slices.IsSorted(numbers["killed afterdelete"]), "the first requests are not always the first")
+}
+
+// A watch that breaks before it tells of a deletion may never tell of it.
+func TestEventsOfDeletionsComeFirst(t *testing.T) {
+	h := job()
+	for i := range 20 {
+		kind := "MODIFIED"
+		if i == 13 {
+			kind = "DELETED"
+		}
+		h.Events = append(h.Events, history.Event{Request: 4, Type: kind, Resource: "pods", Name: fmt.Sprint(i)})
+	}
+	for _, p := range Possible(World{Baseline: h, Resources: []string{"pods"}}) {
+		if familyOf(p) == lossOfMany {
+			require.Equal(t, 14, p.Faults[0].Event)
+			return
+		}
+	}
+	require.Fail(t, "there is no such plan")
 }

@@ -109,6 +109,7 @@ func Possible(w World) []Plan {
 		}
 	}
 	plans = append(plans, long(counts, order, reachesMachine, outside)...)
+	isOfDeletion := map[int]bool{} // by plan
 	events := map[int64]int{}
 	for i, e := range baseline.Events {
 		w, ok := watches[e.Request]
@@ -123,12 +124,17 @@ func Possible(w World) []Plan {
 			plan := w.aim(k, w.n)
 			plan.Faults[0].Event = events[e.Request]
 			plans = append(plans, plan)
+			if e.Type == "DELETED" {
+				isOfDeletion[len(plans)-1] = true
+			}
 		}
 	}
+	telling := map[string]bool{}
 	for i := range plans {
 		only(&plans[i].Faults[0].Match, order)
+		telling[plans[i].Key()] = isOfDeletion[i]
 	}
-	return w.inOrder(outlast(plans, w.Lease, w.MostHeldUp))
+	return w.inOrder(outlast(plans, w.Lease, w.MostHeldUp), telling)
 }
 
 // isSuperseded reports whether one of the later events is of the same object in the same watch, and so soon that the proxy can
