@@ -16,7 +16,7 @@ func TestStepName(t *testing.T) {
 		`kubectl set env deployment/web "PASSWORD=$(cat secret)"`:                                   "kubectl set env deployment/web",
 		`kubectl scale deployment/frontend --replicas 3`:                                            "kubectl scale deployment/frontend",
 		`kill %?cmd/informer`:          "kill %?cmd/informer",
-		`kill %?proxy`:                "",
+		`kill %?proxy`:                 "",
 		`kill -9 $!`:                   "kill",
 		`kubectl get pods`:             "",
 		`until test 1 = 2; do :; done`: "",

@@ -38,6 +38,10 @@ type rule struct {
 
 // NewRules compiles conditions on these resources. Its error names the condition that is malformed.
 func NewRules(resources []string, conditions []Condition) (*Rules, error) {
+	conditions = slices.Clone(conditions)
+	for i := range conditions { // a block of YAML ends in a line break
+		conditions[i].Rule, conditions[i].Message = strings.TrimSpace(conditions[i].Rule), strings.TrimSpace(conditions[i].Message)
+	}
 	options := []cel.EnvOption{
 		cel.Variable("now", cel.TimestampType),
 		cel.Variable("change", cel.DynType),

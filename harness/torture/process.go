@@ -118,6 +118,13 @@ func (p *process) noteState(state history.ProcessState) {
 	}
 }
 
+// stopNoting says nothing any more of what the process does.
+func (p *process) stopNoting() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.note = nil
+}
+
 func (p *process) isStopping() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,6 +238,9 @@ func (p *process) stop(status int) *Failure {
 	p.mu.Unlock()
 	if killed { // by a fault
 		return nil
+	}
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status >= 0 && ws.Signaled() && ws.Signal() == syscall.SIGTERM {
+		return p.named(&Failure{NoStop, "SIGTERM", "it does not handle SIGTERM, which ends it at once; if that may be, put \"stopsWith: -1\" into the scenario"})
 	}
 	if code := cmd.ProcessState.ExitCode(); status >= 0 && code != status {
 		return p.named(&Failure{NoStop, cmd.ProcessState.String(), fmt.Sprintf("it exits with %s after SIGTERM%s", cmd.ProcessState, lastWords(output))})

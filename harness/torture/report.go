@@ -123,24 +123,35 @@ func (r *Report) failures() (all []failure) {
 	return all
 }
 
+// artificial is higher for a plan that a maintainer may take for something that does not happen: an answer that the API server would not
+// give at this request.
+func artificial(p Plan) int {
+	switch p.Kind {
+	case "answered 409", "answered 403", "answered 412":
+		return 2
+	case "answered 429", "answered 500", "answered 503", "request lost", "reply lost", "connection refused":
+		return 0
+	}
+	return 1
+}
+
 // Groups returns the failures of the controller by cause, the largest group first.
 func (r *Report) Groups() []Group {
 	groups := map[[2]string]*Group{}
 	var all []*Group
-	for _, f := range r.failures() {
-		o, seen, runs := f.Outcome, f.seen, f.runs
+	failures := r.failures()
+	slices.SortStableFunc(failures, func(a, b failure) int { // the most convincing first
+		return cmp.Or(cmp.Compare(min(b.seen, 2), min(a.seen, 2)), cmp.Compare(artificial(a.Plan), artificial(b.Plan)), cmp.Compare(b.seen, a.seen))
+	})
+	for _, f := range failures {
+		o := f.Outcome
 		key := [2]string{string(o.Verdict), o.Cause}
 		g := groups[key]
 		if g == nil {
-			g = &Group{Verdict: o.Verdict, Cause: o.Cause}
+			g = &Group{Verdict: o.Verdict, Cause: o.Cause, Message: o.Message, Seen: f.seen, Runs: f.runs}
 			groups[key], all = g, append(all, g)
 		}
-		if seen > g.Seen {
-			g.Message, g.Seen, g.Runs = o.Message, seen, runs
-			g.Failures = slices.Insert(g.Failures, 0, o)
-		} else {
-			g.Failures = append(g.Failures, o)
-		}
+		g.Failures = append(g.Failures, o)
 		if !slices.Contains(g.Kinds, o.Plan.Kind) {
 			g.Kinds = append(g.Kinds, o.Plan.Kind)
 		}

@@ -514,6 +514,7 @@ func (r *run) stopAll() (err error) {
 	r.stops.Wait()
 	r.stopMachines()
 	for _, p := range r.programs {
+		p.process.stopNoting() // what we clean up has not been killed by a fault
 		p.kill()
 		err = errors.Join(err, p.proxy.Stop())
 	}

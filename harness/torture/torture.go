@@ -183,7 +183,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("no kind of fault matches %q; the kinds are: %s", o.Kinds, strings.Join(slices.Sorted(maps.Keys(kinds)), "; "))
 	}
 	plans = slices.DeleteFunc(plans, func(p Plan) bool { return o.Skip[p.Key()] })
-	p := &progress{out: o.Progress, total: len(plans), parallel: o.Runs(), begin: time.Now()}
+	p := &progress{out: o.Progress, total: len(plans), parallel: o.Runs(), begin: time.Now(), until: o.until}
 	var mu sync.Mutex
 	executeAll := o.Elsewhere
 	if executeAll == nil {
@@ -699,6 +699,7 @@ type progress struct {
 	total    int // plans
 	parallel int
 	begin    time.Time
+	until    time.Time // no plan begins after it; the zero time for no limit
 	done     int
 	failed   int
 	printed  time.Time // when the last estimate was
@@ -720,6 +721,9 @@ func (p *progress) finished(o Outcome) {
 	// Plans begin at the same time, so the first to end say nothing of how long the others take.
 	if p.done >= 2*p.parallel && p.done < p.total {
 		left := time.Duration(float64(time.Since(p.begin)) / float64(p.done) * float64(p.total-p.done))
+		if !p.until.IsZero() {
+			left = max(0, min(left, time.Until(p.until)))
+		}
 		text += fmt.Sprintf(", about %s left", left.Round(time.Second))
 	}
 	fmt.Fprintln(p.out, text)

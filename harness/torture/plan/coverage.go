@@ -6,15 +6,17 @@ import (
 	"strings"
 )
 
-// Broken says how many of the writes of a kind were broken: at how many of them a fault was injected that a controller may notice.
+// Broken says how many of the writes of a kind, or the lists and watches of one, were broken: at how many of them a fault was injected.
 type Broken struct {
 	What   string // such as "patch deployments.apps/status"
-	Writes int    // of the run without faults
+	Writes int    // of the run without faults; or reads
 	Broken int
+	IsRead bool // it is a list or a watch
 }
 
-// Coverage returns, for each kind of write that the job is about, how many of them these plans have broken, which were all run with their
-// faults. Leases and Events are left out, unless the job is about them.
+// Coverage returns, for each kind of write, list and watch that the job is about, how many of them these plans have broken, which were all run
+// with their faults. Of a fault at many requests, only the first is known to have met it. Leases and Events are left out, unless the job is
+// about them.
 func (w World) Coverage(plans []Plan) (all []Broken) {
 	type kindOfWrite struct {
 		writes int
@@ -24,7 +26,7 @@ func (w World) Coverage(plans []Plan) (all []Broken) {
 	for _, r := range w.Baseline.Requests {
 		c := classOf(r)
 		isIncidental := (c.Resource == "leases" || c.Resource == "events") && !slices.Contains(w.Resources, c.Resource)
-		if c.Resource == "" || !c.IsWrite() || isIncidental {
+		if c.Resource == "" || !c.IsWrite() && c.Verb != "list" && c.Verb != "watch" || isIncidental {
 			continue
 		}
 		if of[c] == nil {
@@ -38,11 +40,7 @@ func (w World) Coverage(plans []Plan) (all []Broken) {
 			if k == nil {
 				continue
 			}
-			from, to := max(f.From, 1), f.To
-			if to == 0 {
-				to = k.writes
-			}
-			for n := from; n <= min(to, k.writes); n++ {
+			if n := max(f.From, 1); n <= k.writes {
 				k.broken[n] = true
 			}
 		}
@@ -57,7 +55,7 @@ func (w World) Coverage(plans []Plan) (all []Broken) {
 			what += "/" + c.Subresource
 		}
 		b := kinds[what]
-		kinds[what] = Broken{what, b.Writes + k.writes, b.Broken + len(k.broken)}
+		kinds[what] = Broken{what, b.Writes + k.writes, b.Broken + len(k.broken), !c.IsWrite()}
 	}
 	for _, b := range kinds {
 		all = append(all, b)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"example.com/controllers/harness/apiproxy"
 )
@@ -75,6 +76,8 @@ func (w World) tier(p Plan) int {
 		return 3
 	case c.IsWrite() && isOfJob:
 		return 0
+	case takesLong(p):
+		return 3
 	case (c.Verb == "list" || c.Verb == "watch" || c.Verb == "get") && familyOf(p) == fails, c.Verb == "watch" && isOfJob && p.Faults[0].Late != 0:
 		return 1
 	case c.Verb == "watch" && isOfJob && p.Faults[0].Event != 0:
@@ -85,8 +88,9 @@ func (w World) tier(p Plan) int {
 
 // takesLong reports whether a plan takes much longer than others.
 func takesLong(p Plan) bool {
+	const long = 10 * time.Second
 	e := p.Faults[0].Effect
-	return e.Hang != 0 || e.Freeze != "" || e.OffFor != 0 || e.Crash != ""
+	return e.Down >= long || e.For >= long || e.Hang != 0 || e.Freeze != "" || e.OffFor != 0 || e.Crash != ""
 }
 
 // queue is plans that are alike: of one family, for one class of requests.

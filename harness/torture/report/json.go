@@ -30,7 +30,8 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 	type write struct {
 		What   string `json:"what"`
 		Writes int    `json:"writes"`
-		Broken int    `json:"broken"` // how many of them, at least once
+		Broken int    `json:"broken"`           // how many of them, at least once
+		IsRead bool   `json:"isRead,omitempty"` // lists or watches
 	}
 	out := struct {
 		Plans       int       `json:"plans"`

@@ -102,27 +102,36 @@ func (s *Summary) Coverage() (sentences []string) {
 	if s.Possible > s.Plans {
 		sentences = append(sentences, fmt.Sprintf("There are %d plans; %s not run.", s.Possible, count(s.Possible-s.Plans, "was", "were")))
 	}
-	var broken, never []string
-	all := true
+	var broken, never, reads []string
+	writes, all := 0, true
 	for _, w := range s.Writes {
-		if w.Broken == 0 {
-			never = append(never, fmt.Sprintf("%s (%d)", w.What, w.Writes))
+		switch {
+		case w.IsRead:
+			if w.Broken == 0 {
+				reads = append(reads, w.What)
+			}
 			continue
+		case w.Broken == 0:
+			never = append(never, fmt.Sprintf("%s (%d)", w.What, w.Writes))
+		default:
+			broken = append(broken, fmt.Sprintf("%s (%d of %d)", w.What, w.Broken, w.Writes))
 		}
+		writes++
 		all = all && w.Broken == w.Writes
-		broken = append(broken, fmt.Sprintf("%s (%d of %d)", w.What, w.Broken, w.Writes))
 	}
 	switch {
-	case len(s.Writes) == 0:
-	case len(never) == 0 && all:
+	case writes > 0 && all:
 		sentences = append(sentences, "Each of the controller's writes was broken at least once.")
-	default:
+	case writes > 0:
 		if len(broken) > 0 {
 			sentences = append(sentences, "Writes that were broken at least once: "+strings.Join(broken, ", ")+".")
 		}
 		if len(never) > 0 {
 			sentences = append(sentences, "Writes that were never broken, of which nothing is known: "+strings.Join(never, ", ")+".")
 		}
+	}
+	if len(reads) > 0 {
+		sentences = append(sentences, "Reads that were never broken: "+strings.Join(reads, ", ")+".")
 	}
 	return sentences
 }

@@ -21,6 +21,9 @@ func TestCoverage(t *testing.T) {
 			"Writes that were broken at least once: delete pods (1 of 3).",
 			"Writes that were never broken, of which nothing is known: create events (4).",
 		}},
+		"reads": {Summary{Plans: 3, Writes: []plan.Broken{{What: "list nodes", Writes: 2, IsRead: true}, {What: "list pods", Writes: 2, Broken: 1, IsRead: true}}}, []string{
+			"Reads that were never broken: list nodes.",
+		}},
 		"no write": {Summary{Plans: 3, Writes: []plan.Broken{{What: "delete pods", Writes: 3}}}, []string{
 			"Writes that were never broken, of which nothing is known: delete pods (3).",
 		}},

@@ -18,6 +18,7 @@ type drawn struct {
 	Baseline template.HTML // an SVG; "" if there is no run without faults
 	LeftOut  int           // rows in which nothing was written
 	Done     []string      // what was done on purpose, in words
+	Cut      string        // that the pictures end before the runs, in a sentence; "" if they do not
 }
 
 // sign is a part of a picture, and what it means.
@@ -77,12 +78,21 @@ func draw(f report.Failure, baseline *history.History) (drawn, error) {
 		models = append(models, undisturbed)
 	}
 	d := drawn{Done: done(failed)}
+	end := 0.0
+	for _, m := range models {
+		end = max(end, lastTelling(m))
+	}
+	if end = min(end*1.1+500, failed.End); end < failed.End*0.9 {
+		d.Cut = fmt.Sprintf("The pictures end at %.1f s: nothing was written after that, until the run ended at %.1f s.", end/1000, failed.End/1000)
+	} else {
+		end = failed.End
+	}
 	for i, m := range models {
 		var svg strings.Builder
 		lanes := telling(m)
 		d.LeftOut += len(m.Lanes) - len(lanes)
-		margin := max(m.End, 1) * 0.01
-		if err := (page.Picture{From: -margin, To: m.End + margin, Width: width, Lanes: lanes, Titles: true}).Write(&svg, m); err != nil {
+		margin := max(end, 1) * 0.01
+		if err := (page.Picture{From: -margin, To: end + margin, Width: width, Lanes: lanes, Titles: true}).Write(&svg, m); err != nil {
 			return drawn{}, fmt.Errorf("draw: %w", err)
 		}
 		if i == 0 {
@@ -92,6 +102,25 @@ func draw(f report.Failure, baseline *history.History) (drawn, error) {
 		}
 	}
 	return d, nil
+}
+
+// lastTelling returns when the last write of the job ended, or the last thing that was done on purpose or to a process. Leases are renewed for as
+// long as a run lasts.
+func lastTelling(m *view.Model) (last float64) {
+	for _, mark := range m.Marks {
+		isWrite := mark.Verb != "get" && mark.Verb != "list" && mark.Verb != "watch" && m.Lanes[mark.Lane].Resource != "leases.coordination.k8s.io"
+		if isWrite || mark.Fault != "" && mark.Verb != "watch" {
+			last = max(last, mark.End)
+		}
+	}
+	for _, p := range m.Processes {
+		for _, s := range p.States {
+			if s.Is != string(history.Ended) && s.Is != string(history.Stopping) {
+				last = max(last, s.From)
+			}
+		}
+	}
+	return last
 }
 
 // telling returns the lanes that tell something: those in which anything was written or done on purpose, or differs; if there are too many,

@@ -39,7 +39,7 @@ var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
 var meanings = map[string]string{
 	"died":                  "The process exited by itself.",
 	"does not stop":         "It did not end well after SIGTERM: too late, with another status than it should, or in the middle of a request.",
-	"change lost":           "It never did what a change called for, although it had the time, and nothing was broken any more.",
+	"change lost":           "It did not do what a change called for in the time that it had, although nothing was broken any more.",
 	"ends differently":      "In the end, the cluster is not as it is without the fault.",
 	"rule broken":           "The cluster went through a state that must never be.",
 	"did too much":          "It created, deleted or wrote more than without the fault, or wrote what could not change anything.",
