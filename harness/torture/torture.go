@@ -11,31 +11,23 @@
 package torture
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
-	"github.com/shirou/gopsutil/v4/mem"
-	"golang.org/x/sync/errgroup"
-
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/history"
-	"example.com/controllers/harness/oracle"
 	"example.com/controllers/harness/torture/plan"
 )
 
@@ -257,113 +249,6 @@ func without(err, unwanted error) error {
 	return err
 }
 
-// maxBaselineRuns is how many runs without faults there are at most.
-const maxBaselineRuns = 10
-
-// maxUnfitRuns is how many there are at most of a controller that does something else each time.
-const maxUnfitRuns = 4
-
-// Learn runs the scenario without faults until two runs in a row bring nothing new, and returns what they came to. The
-// result can be used for every controller that should do the same.
-func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
-	if o.Reference == nil {
-		o.Reference = o.Commands
-	}
-	s, err := l.prepare(ctx, o, o.Reference)
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintln(o.Progress, "torture: baseline: runs without faults, until two in a row bring nothing new")
-	b := &Baseline{}
-	var unfit *UnfitError // it takes more than one run to know all that differs
-	for settled := 0; settled < 2 && b.Runs < maxBaselineRuns && (unfit == nil || b.Runs < maxUnfitRuns); {
-		outcomes := make([]Outcome, min(2, o.Runs()))
-		seen := make([]*observation, len(outcomes))
-		var group errgroup.Group
-		for i := range outcomes {
-			group.Go(func() (err error) {
-				outcomes[i], seen[i], err = s.execute(ctx, nil, NoFault)
-				return err
-			})
-		}
-		if err := group.Wait(); err != nil {
-			return nil, err
-		}
-		if wide := wideOf(outcomes); len(wide) > 0 && b.wide == nil {
-			// These runs have seen each other. From now on, each program is shown its own run.
-			fmt.Fprintf(o.Progress, "torture: baseline: told its namespace, and looks at all of them all the same, so it is shown its own only: %s\n", strings.Join(slices.Sorted(maps.Keys(wide)), ", "))
-			b.wide, s.wide = wide, wide
-			continue
-		}
-		for i, outcome := range outcomes {
-			if outcome.Verdict == NotRun {
-				return nil, errors.New(outcome.Message)
-			}
-			if outcome.Verdict != Passed {
-				return nil, &UnfitError{outcome.Verdict, fmt.Sprintf("the controller fails without faults: %s: %s\n%s", outcome.Verdict, outcome.Message, tail(outcome.Log))}
-			}
-			if settled++; b.add(outcome, seen[i]) {
-				settled = 0
-			}
-		}
-		unfit = b.unfit(o.Scenario.MayDiffer.Writes)
-	}
-	if unfit != nil {
-		return nil, unfit
-	}
-	if b.Runs >= maxBaselineRuns {
-		fmt.Fprintf(o.Progress, "torture: baseline: the last of %d runs still brought something new; what is right may differ by more\n", b.Runs)
-	}
-	if b.lease+apiproxy.DefaultFreeze-plan.UsualLease >= maxHeldUp {
-		fmt.Fprintf(o.Progress, "torture: a Lease lasts %s, too long for plans in which it is lost; let the scenario start the controller with a shorter one\n", b.lease)
-	}
-	fmt.Fprintf(o.Progress, "torture: baseline: %d runs; writes in each: %s\n", b.Runs, b.writes())
-	return b, nil
-}
-
-// wideOf returns the programs that are wide in any of the runs.
-func wideOf(outcomes []Outcome) map[string]bool {
-	all := map[string]bool{}
-	for _, o := range outcomes {
-		maps.Copy(all, o.wide)
-	}
-	return all
-}
-
-// add adds a run without faults. news says whether it was unlike the runs before.
-func (b *Baseline) add(outcome Outcome, o *observation) (news bool) {
-	b.Runs++
-	news = b.Expected.Add(o.effects)
-	if b.Runs == 1 {
-		b.end, b.History, b.watched, b.opened = o.end, outcome.History, o.watched, o.opened
-	}
-	for _, d := range oracle.Compare(b.end, o.end) {
-		if !slices.ContainsFunc(b.differences, func(known oracle.Difference) bool { return known.Cause() == d.Cause() }) {
-			b.differences, news = append(b.differences, d), true
-		}
-	}
-	b.lease = max(b.lease, o.lease)
-	b.requests, b.events = max(b.requests, o.rest.requests), max(b.events, o.rest.events)
-	maps.DeleteFunc(b.watched, func(w watching, _ bool) bool { return !o.watched[w] })
-	maps.DeleteFunc(b.opened, func(w watching, _ bool) bool { return !o.opened[w] })
-	return news
-}
-
-// writes names the writes of the controller and how often each came.
-func (b *Baseline) writes() string {
-	var texts []string
-	for _, what := range slices.Sorted(maps.Keys(b.Expected.Did)) {
-		texts = append(texts, fmt.Sprintf("%s (%s)", what, b.Expected.Did[what]))
-	}
-	if len(texts) == 0 {
-		return "none"
-	}
-	return strings.Join(texts, ", ")
-}
-
 // prepare builds and checks all that the runs of some programs share.
 func (l *Lab) prepare(ctx context.Context, o Options, commands Commands) (*subject, error) {
 	s := &subject{lab: l, scenario: o.Scenario, commands: Commands{}, scratch: l.shared.cluster.Dir()}
@@ -439,164 +324,6 @@ func pin(command []string, scratch string) ([]string, error) {
 	return append([]string{pinned}, command[1:]...), nil
 }
 
-// executeAll runs plans, several at a time: three quarters of what the machine surely takes, or more while it has processor time
-// to spare, unless we were told how many. finished is called for each of them, by several goroutines; its error ends all.
-func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finished func(Outcome) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for i, queue := range s.queues(o, plans) {
-		next, over := make(chan Plan), make(chan struct{})
-		group.Go(func() error {
-			defer close(next)
-			defer close(over)
-			over := make(<-chan time.Time) // never
-			if !o.until.IsZero() {
-				timer := time.NewTimer(time.Until(o.until))
-				defer timer.Stop()
-				over = timer.C
-			}
-			for _, plan := range queue {
-				select {
-				case <-over:
-					return nil
-				default:
-				}
-				select {
-				case next <- plan:
-				case <-over:
-					return nil
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			}
-			return nil
-		})
-		workers := o.Runs()
-		always := workers // the others wait for processor time to spare
-		if o.Parallel == 0 {
-			always = max(1, workers*3/4)
-			workers = max(workers, o.mostRuns())
-		}
-		if i > 0 {
-			always = max(1, always/perControlPlane)
-			workers = always
-		}
-		for n := range workers {
-			group.Go(func() error {
-				for {
-					if n >= always {
-						s.lab.stalls.awaitSpare(over)
-					}
-					plan, ok := <-next
-					if !ok {
-						return nil
-					}
-					outcome, _, err := s.execute(ctx, o.Baseline, plan)
-					if err == nil {
-						err = finished(outcome)
-					}
-					if err != nil {
-						return err
-					}
-				}
-			})
-		}
-	}
-	return group.Wait()
-}
-
-// queues returns the plans that share a control plane, and those that run beside them, fewer at a time, as they kill a
-// control plane. If only one run is asked for at a time, all plans are in one queue.
-func (s *subject) queues(o Options, plans []Plan) [][]Plan {
-	if o.Parallel == 1 {
-		return [][]Plan{plans}
-	}
-	queues := make([][]Plan, 2)
-	for _, plan := range plans {
-		which := 0
-		if s.needsExpendable(plan) {
-			which = 1
-		}
-		queues[which] = append(queues[which], plan)
-	}
-	return queues
-}
-
-// needsExpendable reports whether a plan kills a control plane that other plans use.
-func (s *subject) needsExpendable(plan Plan) bool { return plan.Crashes() && !s.scenario.isCluster() }
-
-// execute runs one plan on the control plane that it needs: the shared one, one that it may kill, or one of its own.
-func (s *subject) execute(ctx context.Context, b *Baseline, plan Plan) (outcome Outcome, seen *observation, err error) {
-	switch {
-	case s.scenario.isCluster():
-		p, err := s.lab.newControlPlane(ctx, cmp.Or(s.scenario.Nodes, 3))
-		if ctx.Err() != nil {
-			return outcome, nil, context.Cause(ctx)
-		}
-		if err != nil {
-			return Outcome{Plan: plan, Verdict: NotRun, Message: err.Error(), History: &history.History{}}, nil, nil
-		}
-		p.clients.alone = true
-		s.lab.makeCrashable(p)
-		outcome, seen, err = s.run(ctx, p, plan, b)
-		return outcome, seen, errors.Join(err, p.restartErr(), p.cluster.Stop())
-	case s.needsExpendable(plan):
-		err = s.lab.withExpendable(func(p *controlPlane) (err error) {
-			outcome, seen, err = s.run(ctx, p, plan, b)
-			return err
-		})
-		return outcome, seen, err
-	}
-	return s.run(ctx, s.lab.shared, plan, b)
-}
-
-// maxRetries is how often a failed plan is repeated to see whether it fails again.
-const maxRetries = 3
-
-// confirm repeats plans of each group of failures that was seen only once, until one fails again or they have been repeated
-// often enough.
-func (s *subject) confirm(ctx context.Context, o Options, report *Report) error {
-	groups := slices.DeleteFunc(report.Groups(), func(g Group) bool { return g.Confirmed() })
-	if len(groups) == 0 {
-		return nil
-	}
-	fmt.Fprintf(o.Progress, "torture: %s: repeating the plan, up to %d times\n", count(len(groups), "cause that was seen once", "causes that were seen once"), maxRetries)
-	for _, g := range groups {
-		for _, plan := range g.toRepeat() {
-			repeated, confirmed, err := s.repeat(ctx, o, plan, g.Verdict)
-			for _, again := range repeated {
-				report.retried(again)
-			}
-			if err != nil {
-				return err
-			}
-			if confirmed {
-				break
-			}
-		}
-	}
-	return nil
-}
-
-// repeat runs a plan that has failed with this verdict up to maxRetries times, not counting the runs that say nothing. confirmed
-// says that it has failed twice in the same way: with this verdict again, or twice with another one.
-func (s *subject) repeat(ctx context.Context, o Options, plan Plan, verdict Verdict) (outcomes []Outcome, confirmed bool, err error) {
-	seen := map[Verdict]int{verdict: 1}
-	for tries := 0; tries < 2*maxRetries && len(outcomes) < maxRetries; tries++ {
-		again, _, err := s.execute(ctx, o.Baseline, plan)
-		if err != nil {
-			return outcomes, false, err
-		}
-		if again.saysNothing() {
-			continue
-		}
-		outcomes = append(outcomes, again)
-		if seen[again.Verdict]++; again.counts() && seen[again.Verdict] > 1 {
-			return outcomes, true, nil
-		}
-	}
-	return outcomes, false, nil
-}
-
 // plans returns the plans to run. undisturbed is what runs without faults came to.
 func (o Options) plans(undisturbed *Baseline) []Plan {
 	if len(o.Plans) > 0 {
@@ -636,103 +363,4 @@ func (o Options) world(undisturbed *Baseline) plan.World {
 		Baseline: o.Scenario.byTarget(undisturbed.History), Resources: o.Scenario.plurals(), Outside: slices.Sorted(maps.Keys(o.Scenario.Outside)),
 		ReachesMachine: o.Scenario.reachesMachine, Lease: undisturbed.lease, MostHeldUp: maxHeldUp,
 	}
-}
-
-// Runs is how many runs there are at a time: [Options.Parallel], or at most what the machine takes of this scenario's while its
-// processors are busy.
-func (o Options) Runs() int {
-	switch {
-	case o.Scenario.Namespace != "" && !o.Scenario.isCluster():
-		return 1
-	case o.Parallel > 0:
-		return o.Parallel
-	case o.Scenario.isCluster():
-		return max(1, Capacity()/perControlPlane)
-	}
-	return Capacity()
-}
-
-// mostRuns is how many runs there are at most at a time while the processors have nothing to do.
-func (o Options) mostRuns() int {
-	if o.Scenario.Namespace != "" || o.Scenario.isCluster() {
-		return o.Runs()
-	}
-	return capacity(2*runtime.GOMAXPROCS(0), availableMemory())
-}
-
-// perControlPlane is how many runs on a shared control plane cost as much as one with its own: that takes memory, and
-// mostly starting it takes processors.
-const perControlPlane = 4
-
-// Capacity is how many runs this machine surely takes at a time. A run mostly waits, so there may be several for each
-// processor; each has a controller of its own, which needs memory.
-func Capacity() int { return capacity(runtime.GOMAXPROCS(0), availableMemory()) }
-
-// availableMemory returns how many bytes there are for runs.
-func availableMemory() uint64 {
-	memory := uint64(math.MaxUint64)
-	if free, err := mem.VirtualMemory(); err == nil {
-		memory = free.Available
-	}
-	if limit, err := memlimit.FromCgroup(); err == nil { // of a container
-		memory = min(memory, limit)
-	}
-	return memory
-}
-
-// capacity is [Capacity] on so many processors, with so many bytes of memory.
-func capacity(processors int, memory uint64) int {
-	const perProcessor, perRun = 18, 200 << 20 // bytes
-	return int(max(2, min(uint64(perProcessor*processors), memory/perRun)))
-}
-
-// tail is the end of a log.
-func tail(log string) string {
-	lines := strings.Split(strings.TrimSpace(log), "\n")
-	const last = 10
-	return "its last lines:\n  " + strings.Join(lines[max(0, len(lines)-last):], "\n  ")
-}
-
-// progress prints how far a Run is.
-type progress struct {
-	out      io.Writer
-	total    int // plans
-	parallel int
-	begin    time.Time
-	until    time.Time // no plan begins after it; the zero time for no limit
-	done     int
-	failed   int
-	printed  time.Time // when the last estimate was
-}
-
-// finished counts a plan.
-func (p *progress) finished(o Outcome) {
-	p.done++
-	if o.Verdict != Passed {
-		p.failed++
-		fmt.Fprintf(p.out, "torture: %s: %s: %s\n", o.Plan.Kind, o.Verdict, o.Message)
-	}
-	const every = 5 * time.Second
-	if p.done < p.total && time.Since(p.printed) < every {
-		return
-	}
-	p.printed = time.Now()
-	text := fmt.Sprintf("torture: %d of %d plans done, %d failed", p.done, p.total, p.failed)
-	// Plans begin at the same time, so the first to end say nothing of how long the others take.
-	if p.done >= 2*p.parallel && p.done < p.total {
-		left := time.Duration(float64(time.Since(p.begin)) / float64(p.done) * float64(p.total-p.done))
-		if !p.until.IsZero() {
-			left = max(0, min(left, time.Until(p.until)))
-		}
-		text += fmt.Sprintf(", about %s left", left.Round(time.Second))
-	}
-	fmt.Fprintln(p.out, text)
-}
-
-// count is a number with its noun.
-func count(n int, singular, plural string) string {
-	if n == 1 {
-		return "1 " + singular
-	}
-	return fmt.Sprintf("%d %s", n, plural)
 }

@@ -316,3 +316,32 @@ func BenchmarkPan(b *testing.B) {
 		})
 	}
 }
+
+// A program misses a version if it had a watch and was never told of it; not if it had none. And to look for what is not there is no failure.
+func TestWhatAProgramMissed(t *testing.T) {
+	p := browser(t)
+	var r recorded.Recorder
+	for _, program := range []string{"ended", "loop"} {
+		w := r.Request(0, 1, program, "watch", "", func(q *history.Request) {
+			if q.Open = program == "loop"; !q.Open {
+				q.Duration = 50 * time.Millisecond
+			}
+		})
+		r.Event(w, 10, "ADDED", "a", "10")
+		if program == "loop" {
+			r.Event(w, 400, "MODIFIED", "a", "30") // and none for 20
+		}
+	}
+	r.Request(100, 101, "kubectl", "patch", "a", recorded.After("20"))
+	r.Request(200, 201, "kubectl", "patch", "a", recorded.After("30"))
+	r.Request(500, 501, "kubectl", "get", "z", func(q *history.Request) { q.Status = 404 })
+	s := serve(t, r.Records...)
+	p.open(s.url + "#at=v1.1")
+	p.says("#details", "loop had a watch of it meanwhile, and was never told of this version.")
+	require.NotContains(t, p.text("#details"), "ended had a watch")
+	p.press("e")
+	p.says("#state", "There is no later failure.")
+	p.open(s.url + "?again#at=v1.2")
+	p.says("#details", "version 30, written by kubectl")
+	require.NotContains(t, p.text("#details"), "was never told")
+}

@@ -1,0 +1,59 @@
+package torture
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// tail is the end of a log.
+func tail(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	const last = 10
+	return "its last lines:\n  " + strings.Join(lines[max(0, len(lines)-last):], "\n  ")
+}
+
+// progress prints how far a Run is.
+type progress struct {
+	out      io.Writer
+	total    int // plans
+	parallel int
+	begin    time.Time
+	until    time.Time // no plan begins after it; the zero time for no limit
+	done     int
+	failed   int
+	printed  time.Time // when the last estimate was
+}
+
+// finished counts a plan.
+func (p *progress) finished(o Outcome) {
+	p.done++
+	if o.Verdict != Passed {
+		p.failed++
+		fmt.Fprintf(p.out, "torture: %s: %s: %s\n", o.Plan.Kind, o.Verdict, o.Message)
+	}
+	const every = 5 * time.Second
+	if p.done < p.total && time.Since(p.printed) < every {
+		return
+	}
+	p.printed = time.Now()
+	text := fmt.Sprintf("torture: %d of %d plans done, %d failed", p.done, p.total, p.failed)
+	// Plans begin at the same time, so the first to end say nothing of how long the others take.
+	if p.done >= 2*p.parallel && p.done < p.total {
+		left := time.Duration(float64(time.Since(p.begin)) / float64(p.done) * float64(p.total-p.done))
+		if !p.until.IsZero() {
+			left = max(0, min(left, time.Until(p.until)))
+		}
+		text += fmt.Sprintf(", about %s left", left.Round(time.Second))
+	}
+	fmt.Fprintln(p.out, text)
+}
+
+// count is a number with its noun.
+func count(n int, singular, plural string) string {
+	if n == 1 {
+		return "1 " + singular
+	}
+	return fmt.Sprintf("%d %s", n, plural)
+}

@@ -1,0 +1,172 @@
+package torture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"example.com/controllers/harness/history"
+)
+
+// executeAll runs plans, several at a time: three quarters of what the machine surely takes, or more while it has processor time
+// to spare, unless we were told how many. finished is called for each of them, by several goroutines; its error ends all.
+func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finished func(Outcome) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i, queue := range s.queues(o, plans) {
+		next, over := make(chan Plan), make(chan struct{})
+		group.Go(func() error {
+			defer close(next)
+			defer close(over)
+			over := make(<-chan time.Time) // never
+			if !o.until.IsZero() {
+				timer := time.NewTimer(time.Until(o.until))
+				defer timer.Stop()
+				over = timer.C
+			}
+			for _, plan := range queue {
+				select {
+				case <-over:
+					return nil
+				default:
+				}
+				select {
+				case next <- plan:
+				case <-over:
+					return nil
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			return nil
+		})
+		workers := o.Runs()
+		always := workers // the others wait for processor time to spare
+		if o.Parallel == 0 {
+			always = max(1, workers*3/4)
+			workers = max(workers, o.mostRuns())
+		}
+		if i > 0 {
+			always = max(1, always/perControlPlane)
+			workers = always
+		}
+		for n := range workers {
+			group.Go(func() error {
+				for {
+					if n >= always {
+						s.lab.stalls.awaitSpare(over)
+					}
+					plan, ok := <-next
+					if !ok {
+						return nil
+					}
+					outcome, _, err := s.execute(ctx, o.Baseline, plan)
+					if err == nil {
+						err = finished(outcome)
+					}
+					if err != nil {
+						return err
+					}
+				}
+			})
+		}
+	}
+	return group.Wait()
+}
+
+// queues returns the plans that share a control plane, and those that run beside them, fewer at a time, as they kill a
+// control plane. If only one run is asked for at a time, all plans are in one queue.
+func (s *subject) queues(o Options, plans []Plan) [][]Plan {
+	if o.Parallel == 1 {
+		return [][]Plan{plans}
+	}
+	queues := make([][]Plan, 2)
+	for _, plan := range plans {
+		which := 0
+		if s.needsExpendable(plan) {
+			which = 1
+		}
+		queues[which] = append(queues[which], plan)
+	}
+	return queues
+}
+
+// needsExpendable reports whether a plan kills a control plane that other plans use.
+func (s *subject) needsExpendable(plan Plan) bool { return plan.Crashes() && !s.scenario.isCluster() }
+
+// execute runs one plan on the control plane that it needs: the shared one, one that it may kill, or one of its own.
+func (s *subject) execute(ctx context.Context, b *Baseline, plan Plan) (outcome Outcome, seen *observation, err error) {
+	switch {
+	case s.scenario.isCluster():
+		p, err := s.lab.newControlPlane(ctx, cmp.Or(s.scenario.Nodes, 3))
+		if ctx.Err() != nil {
+			return outcome, nil, context.Cause(ctx)
+		}
+		if err != nil {
+			return Outcome{Plan: plan, Verdict: NotRun, Message: err.Error(), History: &history.History{}}, nil, nil
+		}
+		p.clients.alone = true
+		s.lab.makeCrashable(p)
+		outcome, seen, err = s.run(ctx, p, plan, b)
+		return outcome, seen, errors.Join(err, p.restartErr(), p.cluster.Stop())
+	case s.needsExpendable(plan):
+		err = s.lab.withExpendable(func(p *controlPlane) (err error) {
+			outcome, seen, err = s.run(ctx, p, plan, b)
+			return err
+		})
+		return outcome, seen, err
+	}
+	return s.run(ctx, s.lab.shared, plan, b)
+}
+
+// maxRetries is how often a failed plan is repeated to see whether it fails again.
+const maxRetries = 3
+
+// confirm repeats plans of each group of failures that was seen only once, until one fails again or they have been repeated
+// often enough.
+func (s *subject) confirm(ctx context.Context, o Options, report *Report) error {
+	groups := slices.DeleteFunc(report.Groups(), func(g Group) bool { return g.Confirmed() })
+	if len(groups) == 0 {
+		return nil
+	}
+	fmt.Fprintf(o.Progress, "torture: %s: repeating the plan, up to %d times\n", count(len(groups), "cause that was seen once", "causes that were seen once"), maxRetries)
+	for _, g := range groups {
+		for _, plan := range g.toRepeat() {
+			repeated, confirmed, err := s.repeat(ctx, o, plan, g.Verdict)
+			for _, again := range repeated {
+				report.retried(again)
+			}
+			if err != nil {
+				return err
+			}
+			if confirmed {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// repeat runs a plan that has failed with this verdict up to maxRetries times, not counting the runs that say nothing. confirmed
+// says that it has failed twice in the same way: with this verdict again, or twice with another one.
+func (s *subject) repeat(ctx context.Context, o Options, plan Plan, verdict Verdict) (outcomes []Outcome, confirmed bool, err error) {
+	seen := map[Verdict]int{verdict: 1}
+	for tries := 0; tries < 2*maxRetries && len(outcomes) < maxRetries; tries++ {
+		again, _, err := s.execute(ctx, o.Baseline, plan)
+		if err != nil {
+			return outcomes, false, err
+		}
+		if again.saysNothing() {
+			continue
+		}
+		outcomes = append(outcomes, again)
+		if seen[again.Verdict]++; again.counts() && seen[again.Verdict] > 1 {
+			return outcomes, true, nil
+		}
+	}
+	return outcomes, false, nil
+}
