@@ -33,8 +33,8 @@ type contact struct {
 }
 
 // noteStart notes that a program is being started.
-func (r *run) noteStart(p *program) {
-	arrived := r.arrived(p)
+func (ps *processes) noteStart(p *program) {
+	arrived := ps.arrived(p)
 	p.contact.mu.Lock()
 	defer p.contact.mu.Unlock()
 	p.contact.at, p.contact.arrived = time.Now(), arrived
@@ -42,34 +42,34 @@ func (r *run) noteStart(p *program) {
 
 // arrived returns how many requests of a program have arrived at its proxy. Those to programs outside of the cluster count
 // for every program.
-func (r *run) arrived(p *program) int64 {
+func (ps *processes) arrived(p *program) int64 {
 	count := p.proxy.Arrived()
-	for _, o := range r.outside {
+	for _, o := range ps.outside {
 		count += o.proxy.Arrived()
 	}
 	return count
 }
 
 // isSilent reports whether a program runs, has sent no request since it was started, and for how long.
-func (r *run) isSilent(p *program) (silent bool, since time.Duration) {
+func (ps *processes) isSilent(p *program) (silent bool, since time.Duration) {
 	if p.proxy == nil || !p.isRunning() {
 		return false, 0
 	}
-	arrived := r.arrived(p)
+	arrived := ps.arrived(p)
 	p.contact.mu.Lock()
 	defer p.contact.mu.Unlock()
-	return arrived == p.contact.arrived, r.elapsed(p.contact.at)
+	return arrived == p.contact.arrived, ps.elapsed(p.contact.at)
 }
 
 // checkContact returns an error if a program was started longer ago than limit, still runs, and has not sent a request since:
 // a *[SilentError] if it has never sent one in this run. If it has, before it was ended, it is a *[Failure]: something keeps it
 // from starting again. limit is then at least silenceLimit.
-func (r *run) checkContact(limit time.Duration) error {
-	for _, p := range r.programs {
-		silent, since := r.isSilent(p)
+func (ps *processes) checkContact(limit time.Duration) error {
+	for _, p := range ps.programs {
+		silent, since := ps.isSilent(p)
 		switch {
 		case !silent || since <= limit:
-		case r.arrived(p) == 0:
+		case ps.arrived(p) == 0:
 			return &SilentError{After: since, name: p.name, tail: tail(p.Log())}
 		case since > silenceLimit:
 			return &Failure{Lost, p.name + " is silent after it was started again",

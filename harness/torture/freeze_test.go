@@ -211,7 +211,7 @@ func TestAnOutageGoesOnUntilWatchesWithoutEventsAreOpen(t *testing.T) {
 	id := int64(0)
 	open := func(p *program, resource string) {
 		id++
-		q := history.Request{ID: int64(p.number)<<proxyBits + id, Program: p.process.label, Verb: "watch", Resource: resource, Status: 200, Open: true, Start: time.Now()}
+		q := history.Request{ID: int64(p.number)<<proxyBits + id, Program: p.label, Verb: "watch", Resource: resource, Status: 200, Open: true, Start: time.Now()}
 		r.recording.Record(history.Record{Request: &q})
 	}
 	for _, p := range r.programs[:2] {
@@ -263,9 +263,9 @@ func TestMayHaveLostLease(t *testing.T) {
 				started := now.Add(-time.Minute)
 				if c.stalled {
 					stalled := []stall{{at(-10, renewal).Start, at(-5, renewal).Start}}
-					r.lab = &Lab{stalls: &stalls{starved: stalled}} // the program got no processor
+					r.stalls = &stalls{starved: stalled} // the program got no processor
 					require.Equal(t, c.want, r.mayHaveLostLease(r.programs[0], started))
-					r.lab.stalls = &stalls{all: stalled}
+					r.stalls = &stalls{all: stalled}
 				}
 				require.Equal(t, c.want, r.mayHaveLostLease(r.programs[0], started))
 				if c.want {
@@ -281,7 +281,7 @@ func replicas() *run {
 	r := recorded(&Scenario{Programs: map[string]Controller{"controller": {Replicas: 2}, "agent": {}}})
 	r.programs = nil
 	for number, label := range []string{"controller-1", "controller-2", "agent"} {
-		r.programs = append(r.programs, &program{number: number + 1, process: &process{label: label}})
+		r.programs = append(r.programs, &program{number: number + 1, label: label, process: &process{}})
 	}
 	return r
 }

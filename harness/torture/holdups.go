@@ -33,8 +33,8 @@ const maxHeldUp = 3 * time.Minute
 
 // holder returns what a proxy calls when a fault begins to keep a program waiting; all programs, if label is "". See
 // [apiproxy.Options.Hold].
-func (r *run) holder(label string) func(history.InjectionKind) (over func()) {
-	return func(kind history.InjectionKind) func() { return r.holdUps.begin(label, kind) }
+func (ps *processes) holder(label string) func(history.InjectionKind) (over func()) {
+	return func(kind history.InjectionKind) func() { return ps.holdUps.begin(label, kind) }
 }
 
 // begin notes that a fault keeps a program waiting until over is called.
@@ -155,43 +155,43 @@ func (h *holdUps) thawedIn(requests []history.Request, from time.Time) bool {
 
 // isHeldUp reports whether a fault keeps a program waiting at present. If a replica is frozen or cannot connect, another
 // one is expected to do its work.
-func (r *run) isHeldUp() bool {
-	current := r.holdUps.current(r.recovered)
+func (ps *processes) isHeldUp() bool {
+	current := ps.holdUps.current(ps.recovered)
 	isOut := func(one *holdUp) bool {
 		return one.kind == history.ControllerFrozen || one.kind == history.Disconnected
 	}
 	for _, one := range current {
 		standsIn := func(p *program) bool {
-			isReplica := p.process.label != one.label && r.scenario.target(p.process.label) == r.scenario.target(one.label)
-			return isReplica && !slices.ContainsFunc(current, func(other *holdUp) bool { return isOut(other) && other.isOf(p.process.label) })
+			isReplica := p.label != one.label && ps.scenario.target(p.label) == ps.scenario.target(one.label)
+			return isReplica && !slices.ContainsFunc(current, func(other *holdUp) bool { return isOut(other) && other.isOf(p.label) })
 		}
-		if !isOut(one) || !slices.ContainsFunc(r.programs, standsIn) {
+		if !isOut(one) || !slices.ContainsFunc(ps.programs, standsIn) {
 			return true
 		}
 	}
 	return false
 }
 
-// recovered reports whether a program, or all for "", has recovered from an outage that began at a time and is over: it
+// hasRecovered reports whether a program, or all for "", has recovered from an outage that began at a time and is over: it
 // watches what it must watch, and has completed the writes that the outage broke.
-func (r *run) recovered(label string, from time.Time) bool {
+func (ps *processes) hasRecovered(label string, from time.Time) bool {
 	open := map[watching]bool{} // with the label for a program
 	var since []history.Request
-	for _, q := range r.recording.History().Requests {
+	for _, q := range ps.recording.History().Requests {
 		if label != "" && q.Program != label {
 			continue
 		}
 		if q.Open {
 			open[watching{q.Program, q.Resource}] = true
 		}
-		if !q.End().Before(from) && !r.isIncidental(q.Resource) {
+		if !q.End().Before(from) && !ps.isIncidental(q.Resource) {
 			since = append(since, q)
 		}
 	}
-	for _, p := range r.programs {
-		for w := range r.opened {
-			isToWatch := !p.isSwitchedOff() && (label == "" || p.process.label == label) && w.program == r.scenario.target(p.process.label)
-			if isToWatch && !open[watching{p.process.label, w.resource}] {
+	for _, p := range ps.programs {
+		for w := range ps.opened {
+			isToWatch := !p.isSwitchedOff() && (label == "" || p.label == label) && w.program == ps.scenario.target(p.label)
+			if isToWatch && !open[watching{p.label, w.resource}] {
 				return false
 			}
 		}
@@ -204,12 +204,12 @@ func (r *run) recovered(label string, from time.Time) bool {
 // between two. That is the lower quartile, because a busy machine delays many renewals, and hastens none. A leader that has lost
 // its Lease exits by design, with whatever status, and is started again. Before that it may write the Lease once or twice more:
 // a renewal that comes too late, and the release (ReleaseOnCancel).
-func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
+func (ps *processes) mayHaveLostLease(p *program, started time.Time) bool {
 	const lastWords = 2
 	var renewals []time.Time
-	isDisturbed := r.holdUps.outageSince(p.process.label, started)
-	for _, q := range r.recording.History().Requests {
-		if q.Program != p.process.label || q.Start.Before(started) || q.Resource != "leases" || q.Group != coordinationv1.GroupName || !q.IsWrite() {
+	isDisturbed := ps.holdUps.outageSince(p.label, started)
+	for _, q := range ps.recording.History().Requests {
+		if q.Program != p.label || q.Start.Before(started) || q.Resource != "leases" || q.Group != coordinationv1.GroupName || !q.IsWrite() {
 			continue
 		}
 		isDisturbed = isDisturbed || q.IsDisturbed()
@@ -232,6 +232,6 @@ func (r *run) mayHaveLostLease(p *program, started time.Time) bool {
 		usual = slices.Sorted(slices.Values(gaps))[(len(gaps)-1)/4]
 	}
 	gaps = append(gaps, time.Since(renewals[len(renewals)-1]))
-	isDisturbed = isDisturbed || r.starvedSince(renewals[max(0, len(renewals)-1-lastWords)]) > 0
+	isDisturbed = isDisturbed || ps.starvedSince(renewals[max(0, len(renewals)-1-lastWords)]) > 0
 	return isDisturbed && slices.Max(gaps[max(0, len(gaps)-1-lastWords):]) > 2*usual
 }

@@ -140,7 +140,7 @@ func TestFailMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recorded(&Scenario{})
-			r.machines = newMachines(t.Context())
+			r.machines = newMachines(t.Context(), r.processes)
 			r.machines.set("node-0", machineState{on: c.on})
 			r.machines.set("node-1", machineState{on: true})
 			client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0", Labels: map[string]string{machine.PowerLabel: "on"}, Annotations: c.annotations}})
@@ -151,10 +151,10 @@ func TestFailMachine(t *testing.T) {
 				return false, nil, nil
 			})
 			r.controlPlane = &controlPlane{clients: &clients{Interface: client}}
-			own, done := r.failMachine(c.program)(t.Context(), history.PowerCut, c.offFor, c.request)
+			own, done := r.machines.fails(c.program)(t.Context(), history.PowerCut, c.offFor, c.request)
 			require.Equal(t, c.own, own)
 			require.Equal(t, c.done, done)
-			require.Empty(t, r.died)
+			require.Empty(t, r.failed)
 			if done {
 				node, err := client.CoreV1().Nodes().Get(t.Context(), "node-0", metav1.GetOptions{})
 				require.NoError(t, err)

@@ -104,11 +104,13 @@ func (s *Scenario) isOnMachine(target string) bool {
 
 // machines is what a run knows of its machines and of the programs on them.
 type machines struct {
+	*processes
 	ctx    context.Context // ends with the run
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
 	mu      sync.Mutex
+	follows bool // programs run on them; not so in setup
 	all     map[string]machineState
 	changed chan struct{}     // closed and replaced at each change
 	over    map[string]func() // ends the hold-up of a machine that is rebooting
@@ -140,89 +142,75 @@ func (m *machines) get(name string) (state machineState, changed <-chan struct{}
 	return m.all[name], m.changed
 }
 
-func newMachines(ctx context.Context) *machines {
-	m := &machines{all: map[string]machineState{}, changed: make(chan struct{}), over: map[string]func(){}}
+// isFollowed reports whether the programs on the machines are started and killed with them.
+func (m *machines) isFollowed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.follows
+}
+
+func newMachines(ctx context.Context, ps *processes) *machines {
+	m := &machines{processes: ps, all: map[string]machineState{}, changed: make(chan struct{}), over: map[string]func(){}}
 	m.ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return m
 }
 
 // areRebooting reports whether machines are off, or their programs have not been in contact yet, in a reboot that ends.
 func (m *machines) areRebooting() bool {
-	if m == nil {
-		return false
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.over) > 0
 }
 
-// followMachines starts the programs on each machine whenever it goes on, and kills them when it goes off, until the end of
+// follow starts the programs on each machine whenever it goes on, and kills them when it goes off, until the end of
 // the run. It returns when the programs on those that are on have been started.
-func (r *run) followMachines(ctx context.Context) error {
-	client := r.controlPlane.clients
+func (m *machines) follow(ctx context.Context) error {
+	client := m.controlPlane.clients
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: machine.Selector})
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	r.machines.work.Go(func() {
-		if err := host.Follow(r.machines.ctx, client, "", r.machineOn, r.machineOff); err != nil {
-			r.cannotGoOn(err)
+	m.mu.Lock()
+	m.follows = true
+	m.mu.Unlock()
+	m.work.Go(func() {
+		if err := host.Follow(m.ctx, client, "", m.switchedOn, m.switchedOff); err != nil {
+			m.cannotGoOn(err)
 		}
 	})
 	for _, node := range nodes.Items {
-		if err := r.awaitMachine(ctx, node.Name, func(state machineState) bool { return state.on }); err != nil {
+		if err := m.await(ctx, node.Name, func(state machineState) bool { return state.on }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stopMachines ends followMachines. The programs keep running.
-func (r *run) stopMachines() {
-	if r.machines != nil {
-		r.machines.cancel()
-		r.machines.work.Wait()
-	}
+// stop ends follow. The programs keep running.
+func (m *machines) stop() {
+	m.cancel()
+	m.work.Wait()
 }
 
-// cannotGoOn ends the run with an error that is not the controller's fault.
-func (r *run) cannotGoOn(err error) {
-	select {
-	case r.died <- &Failure{NotRun, "machines", err.Error()}:
-	default: // one is enough
-	}
-}
-
-// on returns the programs on a machine.
-func (r *run) on(node string) []*program {
-	return slices.DeleteFunc(slices.Clone(r.programs), func(p *program) bool { return p.node != node })
-}
-
-// isSwitchedOff reports whether the machine of a program is off, which is named as in [Scenario.target].
-func (r *run) isSwitchedOff(target string) bool {
-	return slices.ContainsFunc(r.programs, func(p *program) bool { return p.process.label == target && p.isSwitchedOff() })
-}
-
-// machineOn starts the programs on a machine that has been switched on.
-func (r *run) machineOn(node *corev1.Node) {
-	programs := r.on(node.Name)
+// switchedOn starts the programs on a machine that has been switched on.
+func (m *machines) switchedOn(node *corev1.Node) {
+	programs := m.on(node.Name)
 	for _, p := range programs {
-		if err := r.authenticate(p, node); err != nil {
-			r.cannotGoOn(err)
+		if err := m.authenticate(p, node); err != nil {
+			m.cannotGoOn(err)
 			return
 		}
 		p.switchOn()
-		if err := r.startUnlessDown(p); err != nil {
-			r.cannotGoOn(err)
+		if err := m.startUnlessDown(p); err != nil {
+			m.cannotGoOn(err)
 			return
 		}
 	}
-	m := r.machines
 	m.set(node.Name, stateOf(node))
 	m.work.Go(func() { // it is back when its programs are
 		const limit = 10 * time.Second // some programs have nothing to ask for
 		_ = wait.PollUntilContextTimeout(m.ctx, pollInterval, limit, true, func(context.Context) (bool, error) {
-			return !slices.ContainsFunc(programs, func(p *program) bool { silent, _ := r.isSilent(p); return silent }), nil
+			return !slices.ContainsFunc(programs, func(p *program) bool { silent, _ := m.isSilent(p); return silent }), nil
 		})
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -233,17 +221,16 @@ func (r *run) machineOn(node *corev1.Node) {
 	})
 }
 
-// machineOff kills the programs on a machine whose power has gone off, or that has been removed. If it is to come back by
+// switchedOff kills the programs on a machine whose power has gone off, or that has been removed. If it is to come back by
 // itself, that holds up the programs.
-func (r *run) machineOff(node *corev1.Node) {
-	for _, p := range r.on(node.Name) {
+func (m *machines) switchedOff(node *corev1.Node) {
+	for _, p := range m.on(node.Name) {
 		p.switchOff()
 	}
-	m := r.machines
 	if reboot, err := machine.RebootOf(node); err == nil && reboot != nil && reboot.Behavior != machine.Hang {
 		m.mu.Lock()
 		if m.over[node.Name] == nil {
-			m.over[node.Name] = r.holder(node.Name)(history.MachineRebooted)
+			m.over[node.Name] = m.holder(node.Name)(history.MachineRebooted)
 		}
 		m.mu.Unlock()
 	}
@@ -252,27 +239,17 @@ func (r *run) machineOff(node *corev1.Node) {
 	m.set(node.Name, state)
 }
 
-// setDown notes that a step ends or starts programs. Those that a step has ended start neither with their machines nor after
-// a fault.
-func (r *run) setDown(programs []*program, down bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range programs {
-		p.isDown = down
-	}
-}
-
 // authenticate gives a program a token of its account that is bound to its Node, as that of a Pod on the Node is.
-func (r *run) authenticate(p *program, node *corev1.Node) error {
-	account := cmp.Or(p.Account, r.scenario.Account)
+func (m *machines) authenticate(p *program, node *corev1.Node) error {
+	account := cmp.Or(p.Account, m.scenario.Account)
 	if account == "" {
 		return nil
 	}
-	namespace, name := r.qualify(account)
+	namespace, name := m.qualify(account)
 	var failed error
 	// A fault may have killed the control plane.
-	err := wait.PollUntilContextTimeout(r.machines.ctx, 4*pollInterval, time.Minute, true, func(ctx context.Context) (bool, error) {
-		config, err := r.controlPlane.cluster.NodeServiceAccountConfig(ctx, namespace, name, node)
+	err := wait.PollUntilContextTimeout(m.ctx, 4*pollInterval, time.Minute, true, func(ctx context.Context) (bool, error) {
+		config, err := m.controlPlane.cluster.NodeServiceAccountConfig(ctx, namespace, name, node)
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the Node has been removed
 			return true, nil
 		}
@@ -280,27 +257,27 @@ func (r *run) authenticate(p *program, node *corev1.Node) error {
 			config, err = p.proxy.ConfigFor(config)
 		}
 		if err == nil {
-			err = cluster.WriteKubeconfig(p.kubeconfig, config, r.namespace)
+			err = cluster.WriteKubeconfig(p.kubeconfig, config, m.namespace)
 		}
 		failed = err
 		return err == nil, nil
 	})
-	if err != nil && r.machines.ctx.Err() == nil {
+	if err != nil && m.ctx.Err() == nil {
 		return fmt.Errorf("bind the token of %s to its node: %w", p.name, failed)
 	}
 	return nil
 }
 
-// awaitMachine waits until a machine is in a state, and the programs on it have been started or killed.
-func (r *run) awaitMachine(ctx context.Context, name string, is func(machineState) bool) error {
+// await waits until a machine is in a state, and the programs on it have been started or killed.
+func (m *machines) await(ctx context.Context, name string, is func(machineState) bool) error {
 	const limit = time.Minute
 	for begin := time.Now(); ; {
 		var state machineState
 		var changed <-chan struct{}
-		if r.machines != nil {
-			state, changed = r.machines.get(name)
+		if m.isFollowed() {
+			state, changed = m.get(name)
 		} else { // there are no programs yet
-			node, err := r.controlPlane.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			node, err := m.controlPlane.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
@@ -311,18 +288,18 @@ func (r *run) awaitMachine(ctx context.Context, name string, is func(machineStat
 		if is(state) {
 			return nil
 		}
-		if r.elapsed(begin) > limit {
+		if m.elapsed(begin) > limit {
 			return fmt.Errorf("machine %s has not become what it should be within %s", name, limit)
 		}
-		if err := r.sleep(ctx, changed, 4*pollInterval); err != nil {
+		if err := m.sleep(ctx, changed, 4*pollInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// changeMachine takes a step's action on a machine.
-func (r *run) changeMachine(ctx context.Context, a MachineAction) ([]applied, error) {
-	client := r.controlPlane.clients
+// change takes a step's action on a machine.
+func (m *machines) change(ctx context.Context, a MachineAction) ([]applied, error) {
+	client := m.controlPlane.clients
 	options := machine.RebootOptions{Behavior: a.Behavior, BootTime: a.BootTime.Duration, Spontaneous: true}
 	before, err := client.CoreV1().Nodes().Get(ctx, a.Name, metav1.GetOptions{})
 	if err != nil && a.Do != "add" {
@@ -339,7 +316,7 @@ func (r *run) changeMachine(ctx context.Context, a MachineAction) ([]applied, er
 	case "on":
 		if !machine.IsOn(before) {
 			// Otherwise, programs that have not been killed yet would keep running after the machine has booted.
-			err = r.awaitMachine(ctx, a.Name, func(state machineState) bool { return !state.on || state.boots > machine.Boots(before) })
+			err = m.await(ctx, a.Name, func(state machineState) bool { return !state.on || state.boots > machine.Boots(before) })
 		}
 		if err == nil {
 			err = machine.SetPower(ctx, client, a.Name, true)
@@ -364,14 +341,14 @@ func (r *run) changeMachine(ctx context.Context, a MachineAction) ([]applied, er
 	if err != nil {
 		return nil, err
 	}
-	if err := r.awaitMachine(ctx, a.Name, is); err != nil {
+	if err := m.await(ctx, a.Name, is); err != nil {
 		return nil, err
 	}
 	if a.Do == "remove" {
 		old := &unstructured.Unstructured{}
 		old.SetName(before.Name)
 		old.SetUID(before.UID)
-		return nil, r.awaitDeletion(ctx, "nodes", old)
+		return nil, m.awaitDeletion(ctx, "nodes", old)
 	}
 	node, err := client.CoreV1().Nodes().Get(ctx, a.Name, metav1.GetOptions{})
 	if err != nil {
@@ -383,9 +360,9 @@ func (r *run) changeMachine(ctx context.Context, a MachineAction) ([]applied, er
 // faultBootTime is how long a machine is off that a fault reboots, unless the fault says so.
 const faultBootTime = 2 * time.Second
 
-// failMachine returns what the proxy of a program calls to make a machine fail: the one that the program runs on, or else
+// fails returns what the proxy of a program calls to make a machine fail: the one that the program runs on, or else
 // the one whose Node the request is for. See [apiproxy.Options]. It does nothing to a machine that is off or rebooting.
-func (r *run) failMachine(p *program) func(context.Context, history.InjectionKind, time.Duration, history.Request) (own, done bool) {
+func (m *machines) fails(p *program) func(context.Context, history.InjectionKind, time.Duration, history.Request) (own, done bool) {
 	return func(_ context.Context, kind history.InjectionKind, offFor time.Duration, q history.Request) (own, done bool) {
 		name := p.node
 		if name == "" && q.Group == "" && q.Resource == "nodes" {
@@ -399,33 +376,33 @@ func (r *run) failMachine(p *program) func(context.Context, history.InjectionKin
 		if kind == history.MachineRebooted {
 			options.Behavior = machine.Normal
 		}
-		ctx := r.machines.ctx // that of the request ends when the program does
-		before, _ := r.machines.get(name)
+		ctx := m.ctx // that of the request ends when the program does
+		before, _ := m.get(name)
 		if !before.on {
 			return own, false
 		}
-		node, err := r.controlPlane.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		node, err := m.controlPlane.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			isRebooting := node.Annotations[machine.RebootingAnnotation] != "" // Reboot leaves it alone
-			err = machine.Reboot(ctx, r.controlPlane.clients, name, options)
+			err = machine.Reboot(ctx, m.controlPlane.clients, name, options)
 			done = err == nil && !isRebooting
 		}
 		if err == nil {
 			err = wait.PollUntilContextTimeout(ctx, pollInterval/10, time.Minute, true, func(context.Context) (bool, error) {
-				now, _ := r.machines.get(name)
+				now, _ := m.get(name)
 				return now != before, nil
 			})
 		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
-			r.cannotGoOn(fmt.Errorf("make machine %s fail: %w", name, err))
+			m.cannotGoOn(fmt.Errorf("make machine %s fail: %w", name, err))
 		}
 		return own, done
 	}
 }
 
 // rebootCommand returns a command that reboots a machine. It goes to the API server itself, as an administrator.
-func (r *run) rebootCommand(node string) string {
-	return strings.Join([]string{r.workshop, "node", "reboot", node, "--kubeconfig", r.controlPlane.cluster.Kubeconfig}, " ")
+func (w *world) rebootCommand(node string) string {
+	return strings.Join([]string{w.workshop, "node", "reboot", node, "--kubeconfig", w.controlPlane.cluster.Kubeconfig}, " ")
 }
 
 // buildWorkshop builds the program of rebootCommand, if a command needs it.

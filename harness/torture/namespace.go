@@ -20,12 +20,12 @@ import (
 )
 
 // otherRun returns the namespace of another run that a message names, or "". What comes of runs that meet says nothing about the controller.
-func (r *run) otherRun(message string) string {
-	if r.scenario.Namespace != "" || r.scenario.isCluster() {
+func (w *world) otherRun(message string) string {
+	if w.scenario.Namespace != "" || w.scenario.isCluster() {
 		return "" // there is none at the same time
 	}
 	for _, match := range anyRun.FindAllStringSubmatch(message, -1) {
-		if match[1] != r.namespace {
+		if match[1] != w.namespace {
 			return match[1]
 		}
 	}
@@ -36,23 +36,23 @@ func (r *run) otherRun(message string) string {
 var anyRun = regexp.MustCompile(`(?:^|[^-\w])(torture-[0-9]+)\b`)
 
 // prepareNamespace creates the namespace of the run, unless all runs share one. clean removes what the run has created and other runs would meet.
-func (r *run) prepareNamespace(ctx context.Context) (clean func(context.Context) error, err error) {
-	if r.scenario.Namespace != "" && !r.scenario.isCluster() {
-		before, err := r.existing(ctx)
-		return func(ctx context.Context) error { return r.cleanNamespace(ctx, before) }, err
+func (w *world) prepareNamespace(ctx context.Context) (clean func(context.Context) error, err error) {
+	if w.scenario.Namespace != "" && !w.scenario.isCluster() {
+		before, err := w.existing(ctx)
+		return func(ctx context.Context) error { return w.cleanNamespace(ctx, before) }, err
 	}
-	namespaces := r.controlPlane.clients.CoreV1().Namespaces()
-	_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, metav1.CreateOptions{})
+	namespaces := w.controlPlane.clients.CoreV1().Namespaces()
+	_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("create namespace %s: %w", r.namespace, err)
+		return nil, fmt.Errorf("create namespace %s: %w", w.namespace, err)
 	}
 	return func(ctx context.Context) error { // nobody waits until it is gone: the next run has another one
-		if mayStay, err := r.mayStay(ctx); err != nil || mayStay {
+		if mayStay, err := w.mayStay(ctx); err != nil || mayStay {
 			return err
 		}
-		err := namespaces.Delete(ctx, r.namespace, metav1.DeleteOptions{})
+		err := namespaces.Delete(ctx, w.namespace, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete namespace %s: %w", r.namespace, err)
+			return fmt.Errorf("delete namespace %s: %w", w.namespace, err)
 		}
 		return nil
 	}, nil
@@ -61,15 +61,15 @@ func (r *run) prepareNamespace(ctx context.Context) (clean func(context.Context)
 // mayStay reports whether the namespace of the run can be left to the end of the control plane. Its deletion takes a
 // hundred requests, again and again while the finalizer of a controller that has ended keeps an object. But a controller
 // of another run may list all namespaces, and Pods take places on the nodes.
-func (r *run) mayStay(ctx context.Context) (bool, error) {
-	for program := range r.commands {
-		if !r.looksAtOneNamespace(program) {
+func (w *world) mayStay(ctx context.Context) (bool, error) {
+	for program := range w.commands {
+		if !w.looksAtOneNamespace(program) {
 			return false, nil
 		}
 	}
-	pods, err := r.controlPlane.clients.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	pods, err := w.controlPlane.clients.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return false, fmt.Errorf("list the Pods of namespace %s: %w", r.namespace, err)
+		return false, fmt.Errorf("list the Pods of namespace %s: %w", w.namespace, err)
 	}
 	return len(pods.Items) == 0, nil
 }
@@ -79,19 +79,19 @@ type objectNames map[string]map[string]bool
 
 // existing returns the objects of the scenario's resources in the run's namespace. Those that the manifests only define
 // have none.
-func (r *run) existing(ctx context.Context) (objectNames, error) {
+func (w *world) existing(ctx context.Context) (objectNames, error) {
 	names := objectNames{}
-	for _, name := range r.scenario.Resources {
-		resource, err := r.controlPlane.clients.lookUp(schema.ParseGroupResource(name).WithVersion(""))
+	for _, name := range w.scenario.Resources {
+		resource, err := w.controlPlane.clients.lookUp(schema.ParseGroupResource(name).WithVersion(""))
 		if meta.IsNoMatchError(err) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("resource %q: %w", name, err)
 		}
-		list, err := r.controlPlane.clients.of(resource, r.namespace).List(ctx, metav1.ListOptions{})
+		list, err := w.controlPlane.clients.of(resource, w.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("list the %s of %s: %w", name, r.namespace, err)
+			return nil, fmt.Errorf("list the %s of %s: %w", name, w.namespace, err)
 		}
 		names[name] = map[string]bool{}
 		for _, item := range list.Items {
@@ -103,16 +103,16 @@ func (r *run) existing(ctx context.Context) (objectNames, error) {
 
 // cleanNamespace deletes the objects that have been created in a namespace that stays since there were only those of before:
 // by the manifests, the steps and the programs. It gives up if the control plane could not be started again.
-func (r *run) cleanNamespace(ctx context.Context, before objectNames) error {
+func (w *world) cleanNamespace(ctx context.Context, before objectNames) error {
 	left := ""
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		if r.controlPlane.restartErr != nil && r.controlPlane.restartErr() != nil {
+		if w.controlPlane.restartErr != nil && w.controlPlane.restartErr() != nil {
 			return true, nil // it is reported elsewhere
 		}
 		left = ""
-		for i, resource := range r.resources {
-			name := r.scenario.Resources[i]
-			list, err := r.controlPlane.clients.of(resource, r.namespace).List(ctx, metav1.ListOptions{})
+		for i, resource := range w.resources {
+			name := w.scenario.Resources[i]
+			list, err := w.controlPlane.clients.of(resource, w.namespace).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				left = name
 				return false, nil // the control plane may have been killed just now
@@ -120,22 +120,22 @@ func (r *run) cleanNamespace(ctx context.Context, before objectNames) error {
 			for _, item := range list.Items {
 				if !before[name][item.GetName()] && !isInEveryNamespace(item) {
 					left = name
-					r.deleteNow(ctx, resource, item)
+					w.deleteNow(ctx, resource, item)
 				}
 			}
 		}
 		return left == "", nil
 	})
 	if err != nil {
-		return fmt.Errorf("delete the %s of %s: %w", left, r.namespace, err)
+		return fmt.Errorf("delete the %s of %s: %w", left, w.namespace, err)
 	}
 	return nil
 }
 
 // deleteNow asks for the deletion of an object after the programs have ended, so that nobody removes their finalizers. Whether
 // it is gone, the next List tells.
-func (r *run) deleteNow(ctx context.Context, of resource, object unstructured.Unstructured) {
-	client := r.controlPlane.clients.of(of, r.namespace)
+func (w *world) deleteNow(ctx context.Context, of resource, object unstructured.Unstructured) {
+	client := w.controlPlane.clients.of(of, w.namespace)
 	_ = client.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	if len(object.GetFinalizers()) > 0 {
 		_, _ = client.Patch(ctx, object.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -160,18 +160,18 @@ func (s *subject) looksAtOneNamespace(program string) bool {
 }
 
 // wideIn returns the programs that are told their namespace, and list or watch one of the scenario's resources in all namespaces.
-func (r *run) wideIn(recorded *history.History) map[string]bool {
+func (ps *processes) wideIn(recorded *history.History) map[string]bool {
 	wide := map[string]bool{}
-	if r.scenario.Namespace != "" || r.scenario.isCluster() {
+	if ps.scenario.Namespace != "" || ps.scenario.isCluster() {
 		return wide
 	}
-	for _, p := range r.programs {
-		if !isToldNamespace(r.commands[p.program]) {
+	for _, p := range ps.programs {
+		if !isToldNamespace(ps.commands[p.program]) {
 			continue
 		}
 		for _, q := range recorded.Requests {
-			isOfAll := q.Program == p.process.label && (q.Verb == "list" || q.Verb == "watch") && q.Namespace == "" && !q.Failed()
-			if isOfAll && slices.ContainsFunc(r.resources, func(of resource) bool { return of.namespaced && of.Group == q.Group && of.Resource == q.Resource }) {
+			isOfAll := q.Program == p.label && (q.Verb == "list" || q.Verb == "watch") && q.Namespace == "" && !q.Failed()
+			if isOfAll && slices.ContainsFunc(ps.resources, func(of resource) bool { return of.namespaced && of.Group == q.Group && of.Resource == q.Resource }) {
 				wide[p.program] = true
 			}
 		}

@@ -30,14 +30,14 @@ func (r *run) recordStates() {
 }
 
 // longestLease returns how long the Leases that the programs renew last, the longest; 0 if there are none.
-func (r *run) longestLease(ctx context.Context) (longest time.Duration, err error) {
+func (ps *processes) longestLease(ctx context.Context) (longest time.Duration, err error) {
 	looked := map[string]bool{}
-	for _, q := range r.recording.History().Requests {
+	for _, q := range ps.recording.History().Requests {
 		if !plan.RenewsLease(q) || looked[q.Object()] {
 			continue
 		}
 		looked[q.Object()] = true
-		lease, err := r.controlPlane.clients.CoordinationV1().Leases(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
+		lease, err := ps.controlPlane.clients.CoordinationV1().Leases(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -81,13 +81,13 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 
 // wasCutOff reports whether the controller gave up a request, for no other reason than that it was told to stop. A request
 // that broke off because the program or the control plane was killed, or the proxy closed its connection, is none of them.
-func (r *run) wasCutOff(q history.Request) bool {
-	return q.Status == 0 && q.GaveUp && q.OnlyToldToStop() && !r.isIncidental(q.Resource) && !r.wasKilled(q)
+func (ps *processes) wasCutOff(q history.Request) bool {
+	return q.Status == 0 && q.GaveUp && q.OnlyToldToStop() && !ps.isIncidental(q.Resource) && !ps.wasKilled(q)
 }
 
 // wasKilled reports whether the program that sent a request was killed before it had ended.
-func (r *run) wasKilled(q history.Request) bool {
-	return slices.ContainsFunc(r.programs, func(p *program) bool { return p.process.label == q.Program && p.killedSince(q.Start, q.End()) })
+func (ps *processes) wasKilled(q history.Request) bool {
+	return slices.ContainsFunc(ps.programs, func(p *program) bool { return p.label == q.Program && p.killedSince(q.Start, q.End()) })
 }
 
 // attempts counts the writes to each object, by step.

@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -176,21 +175,6 @@ func (r *run) startOutside(ctx context.Context, name string, number int) (*outsi
 		return nil, errors.Join(err, o.stop())
 	}
 	return o, nil
-}
-
-// each does something to all programs at once. It reports whether it was done to any.
-func (r *run) each(do func(*program) bool) bool {
-	var all sync.WaitGroup
-	var done atomic.Bool
-	for _, p := range r.programs {
-		all.Go(func() {
-			if do(p) {
-				done.Store(true)
-			}
-		})
-	}
-	all.Wait()
-	return done.Load()
 }
 
 // stop stops the proxy, and then the program.

@@ -163,10 +163,10 @@ func TestOutsideThatLosesAPage(t *testing.T) {
 
 // starting is a run that can start a program outside, which is a shell's.
 func starting(t *testing.T, script string) *run {
-	return &run{controlPlane: &controlPlane{}, subject: &subject{
+	return newRun(&world{controlPlane: &controlPlane{}, subject: &subject{
 		scenario:        &Scenario{Outside: map[string]Outside{"cloud": {Version: "v2.0", Resources: []string{"networks"}}}},
 		outsideCommands: map[string][]string{"cloud": {"/bin/sh", "-c", script}}, scratch: t.TempDir(),
-	}}
+	}})
 }
 
 func TestStartOutside(t *testing.T) {

@@ -3,11 +3,9 @@ package torture
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,12 +14,12 @@ import (
 	"example.com/controllers/harness/history"
 )
 
-// process is the controller under test. It can be started again after it has ended.
+// process is the controller under test. It can be started again after it has ended. It says how it ended; whether that is a
+// failure is for others.
 type process struct {
-	label   string // names the program if there are several; else ""
 	command []string
 	env     []string
-	died    chan<- *Failure // is sent, without waiting, how the process ended by itself
+	ended   func(exit) // is told how the process ended by itself, without being allowed to; must not wait
 	// mayExit reports whether a process that was started at this time may have ended by itself with this status. If so,
 	// it is started again.
 	mayExit  func(status int, started time.Time) bool
@@ -67,7 +65,7 @@ func (p *process) startLocked() error {
 	}
 	started := time.Now()
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the %s: %w", cmp.Or(p.label, onlyProgram), err)
+		return fmt.Errorf("start the program: %w", err)
 	}
 	exited := make(chan struct{})
 	p.cmd, p.exited, p.stopping, p.logStart = cmd, exited, false, p.log.Len()
@@ -84,7 +82,7 @@ func (p *process) wait(cmd *exec.Cmd, exited chan<- struct{}, started time.Time)
 	allowed := !p.isStopping() && p.mayExit(cmd.ProcessState.ExitCode(), started)
 	p.mu.Lock()
 	if !p.stopping && !allowed {
-		p.reportDeath(deathOf(err, p.log.String()[p.logStart:]))
+		p.ended(exitOf(err, p.log.String()[p.logStart:]))
 	}
 	restart := allowed && !p.stopping
 	if p.killed != cmd {
@@ -104,7 +102,7 @@ func (p *process) wait(cmd *exec.Cmd, exited chan<- struct{}, started time.Time)
 		return
 	}
 	if err := p.startLocked(); err != nil {
-		p.reportDeath(&Failure{Died, "start", err.Error()})
+		p.ended(exit{notStarted: err})
 	}
 }
 
@@ -129,22 +127,6 @@ func (p *process) isStopping() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stopping
-}
-
-func (p *process) reportDeath(failure *Failure) {
-	failure = p.named(failure)
-	select {
-	case p.died <- failure:
-	default: // one is enough
-	}
-}
-
-// named adds the program's name to a failure.
-func (p *process) named(failure *Failure) *Failure {
-	if p.label == "" {
-		return failure
-	}
-	return &Failure{failure.Verdict, p.label + ": " + failure.Cause, p.label + ": " + failure.Message}
 }
 
 // Write appends the program's output to the log.
@@ -220,32 +202,22 @@ func (p *process) killedSince(ran, to time.Time) bool {
 // grace is how long a program has to exit after SIGTERM: a Pod's default terminationGracePeriodSeconds.
 const grace = 30 * time.Second
 
-// stop sends SIGTERM, waits until the program has exited, and says what was wrong with that. status is the exit status
-// that is right, or -1 for any.
-func (p *process) stop(status int) *Failure {
+// stop sends SIGTERM, waits until the program has exited, and returns how it did. ran is false if it did not run.
+func (p *process) stop() (how exit, ran bool) {
 	cmd, exited := p.signal(syscall.SIGTERM)
 	if exited == nil {
-		return nil
+		return exit{}, false
 	}
 	select {
 	case <-exited:
 	case <-time.After(grace):
 		p.kill()
-		return p.named(&Failure{NoStop, "too late", fmt.Sprintf("it has not exited %s after SIGTERM", grace)})
+		return exit{late: true}, true
 	}
 	p.mu.Lock()
-	killed, output := p.killed == cmd, p.log.String()[p.logStart:]
-	p.mu.Unlock()
-	if killed { // by a fault
-		return nil
-	}
-	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status >= 0 && ws.Signaled() && ws.Signal() == syscall.SIGTERM {
-		return p.named(&Failure{NoStop, "SIGTERM", "it does not handle SIGTERM, which ends it at once; if that may be, put \"stopsWith: -1\" into the scenario"})
-	}
-	if code := cmd.ProcessState.ExitCode(); status >= 0 && code != status {
-		return p.named(&Failure{NoStop, cmd.ProcessState.String(), fmt.Sprintf("it exits with %s after SIGTERM%s", cmd.ProcessState, lastWords(output))})
-	}
-	return nil
+	defer p.mu.Unlock()
+	how = exit{state: cmd.ProcessState, output: p.log.String()[p.logStart:], killed: p.killed == cmd}
+	return how, true
 }
 
 // Log returns the program's output, of all its starts.
@@ -256,57 +228,6 @@ func (p *process) Log() string {
 		return fmt.Sprintf("… the first %d bytes of the output are left out\n", p.left) + p.log.String()
 	}
 	return p.log.String()
-}
-
-// deathOf says how a program ended by itself. That another program has its port says nothing about it.
-func deathOf(err error, output string) *Failure {
-	if line := portInUse(output); line != "" {
-		return &Failure{Verdict: NotRun, Message: "it exited because another program has its port: " + shorten(line) +
-			"; runs at the same time need different ports: put {port} in place of the port in its arguments, or use --parallel 1"}
-	}
-	status := "exit status 0"
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		status = exit.String()
-	}
-	why := lastWords(output)
-	return &Failure{Died, status + causeOfOutput(why), "it exited by itself, with " + status + why}
-}
-
-// portInUse returns the line among the last ones of the output that says that a port is in use, or "".
-func portInUse(output string) string {
-	lines := strings.Split(strings.TrimSpace(output), "\n")
-	const last = 20
-	for _, line := range lines[max(0, len(lines)-last):] {
-		if strings.Contains(strings.ToLower(line), "address already in use") {
-			return strings.TrimSpace(line)
-		}
-	}
-	return ""
-}
-
-// lastWords returns ": " and the line of the output that most likely says why the program ended, or "".
-func lastWords(log string) string {
-	lines := strings.Split(strings.TrimSpace(log), "\n")
-	for _, begin := range []string{"panic: ", "fatal error: ", "WARNING: DATA RACE", "F"} {
-		for _, line := range lines {
-			if strings.HasPrefix(line, begin) && (begin != "F" || len(line) > 5 && line[1] >= '0' && line[1] <= '9') {
-				return ": " + shorten(line)
-			}
-		}
-	}
-	if last := lines[len(lines)-1]; last != "" {
-		return ": " + shorten(last)
-	}
-	return ""
-}
-
-func shorten(line string) string {
-	const limit = 160
-	if len(line) > limit {
-		return line[:limit] + "…"
-	}
-	return line
 }
 
 // isRunning reports whether the program runs and has not been told to end.

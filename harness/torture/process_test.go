@@ -42,7 +42,7 @@ func unstarted(t *testing.T, allow func(number int64) bool, text string) *script
 	t.Helper()
 	p, begin := &script{t: t, failed: make(chan *Failure, 1)}, time.Now()
 	p.process = &process{
-		command: []string{"/bin/sh", "-c", text}, env: append(os.Environ(), "DIR="+t.TempDir()), died: p.failed,
+		command: []string{"/bin/sh", "-c", text}, env: append(os.Environ(), "DIR="+t.TempDir()), ended: p.reports,
 		mayExit: func(status int, started time.Time) bool {
 			require.WithinRange(t, started, begin, time.Now())
 			p.status.Store(int64(status))
@@ -52,6 +52,17 @@ func unstarted(t *testing.T, allow func(number int64) bool, text string) *script
 	}
 	return p
 }
+
+// reports keeps what is said of the first end.
+func (p *script) reports(how exit) {
+	select {
+	case p.failed <- how.byItself():
+	default:
+	}
+}
+
+// stop stops it, and returns what was wrong with that.
+func (p *script) stop(status int) *Failure { return (&program{process: p.process}).end(status) }
 
 // says waits until the program has printed something.
 func (p *script) says(text string) {
@@ -118,13 +129,13 @@ func TestAPortThatIsInUse(t *testing.T) {
 	case <-time.After(hangs):
 		require.FailNow(t, "it does not end")
 	}
-	require.Equal(t, Died, deathOf(nil, line+strings.Repeat("\nIt goes on.", 100)).Verdict, "it did not exit because of that")
+	require.Equal(t, Died, exitOf(nil, line+strings.Repeat("\nIt goes on.", 100)).byItself().Verdict, "it did not exit because of that")
 }
 
 func TestAProgramThatIsNone(t *testing.T) {
 	c := &process{command: []string{filepath.Join(t.TempDir(), "missing")}}
-	require.ErrorContains(t, c.start(), "start the controller: ")
-	require.Empty(t, c.stop(0))
+	require.ErrorContains(t, c.start(), "start the program: ")
+	require.Nil(t, (&program{process: c}).end(0))
 }
 
 func TestLastWords(t *testing.T) {
@@ -152,8 +163,8 @@ func TestLastWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, lastWords(strings.Join(c.lines, "\n"))) })
 	}
-	require.Equal(t, "it exited by itself, with exit status 0: a", deathOf(nil, "a").Message)
-	require.Equal(t, "it exited by itself, with exit status 0", deathOf(errors.New("no such pipe"), "").Message)
+	require.Equal(t, "it exited by itself, with exit status 0: a", exitOf(nil, "a").byItself().Message)
+	require.Equal(t, "it exited by itself, with exit status 0", exitOf(errors.New("no such pipe"), "").byItself().Message)
 }
 
 func TestStop(t *testing.T) {
@@ -247,9 +258,9 @@ func TestAnExcuseOfNoUse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "script")
 	require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\nrm \"$0\"\nexit 1\n"), 0o700))
 	p := &script{t: t, failed: make(chan *Failure, 1)}
-	p.process = &process{command: []string{file}, died: p.failed, mayExit: func(int, time.Time) bool { return true }}
+	p.process = &process{command: []string{file}, ended: p.reports, mayExit: func(int, time.Time) bool { return true }}
 	require.NoError(t, p.start())
-	require.Contains(t, p.fails(), "start the controller: ")
+	require.Contains(t, p.fails(), "start the program: ")
 }
 
 // Whoever stops it means it, also in the moment in which it is down.
@@ -375,7 +386,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("SHOP", "open")
 	p := &script{t: t, failed: make(chan *Failure, 1)}
 	p.process = &process{command: []string{"/bin/sh", "-c", "echo [$SHOP] $GIVEN"}, env: []string{"GIVEN=yes"},
-		died: p.failed, mayExit: func(int, time.Time) bool { return false }}
+		ended: p.reports, mayExit: func(int, time.Time) bool { return false }}
 	require.NoError(t, p.start())
 	require.Equal(t, "it exited by itself, with exit status 0: [] yes", p.fails())
 }
@@ -420,7 +431,7 @@ func TestAFaultWhileTheProgramEnds(t *testing.T) {
 		"kill": func(r *run, p *program) { r.killAndRestart(p) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &run{subject: &subject{scenario: &Scenario{}}, died: make(chan *Failure, 1)}
+			r := newRun(&world{subject: &subject{scenario: &Scenario{}}})
 			p := shell(t, nil, drains)
 			p.says("ready")
 			stopped := make(chan *Failure)

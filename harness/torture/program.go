@@ -36,7 +36,8 @@ type instance struct {
 type program struct {
 	instance
 	*process
-	number  int // unique among the proxies of the run
+	label   string // of the program in recordings: its name; "" for the only one
+	number  int    // unique among the proxies of the run
 	proxy   *apiproxy.Proxy
 	contact contact // its latest start
 	exits   int     // how often it was allowed to end by itself; guarded by run.mu
@@ -134,15 +135,15 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 	p = &program{instance: one, number: number, kubeconfig: kubeconfig}
 	p.process = &process{
 		env:     append(env, "KUBECONFIG="+kubeconfig, "KUBE_CACHE_MUTATION_DETECTOR=true"),
-		died:    r.died,
+		ended:   func(how exit) { r.fail(how.byItself().of(p.label)) },
 		mayExit: r.mayExit(p), starting: func() { r.noteStart(p) }, unslowed: r.unslowed,
 	}
 	p.process.off.Store(one.node != "") // until followMachines starts it
 	if len(r.scenario.programs()) > 1 || one.name != one.program {
-		p.process.label = one.name
+		p.label = one.name
 	}
 	p.process.note = func(state history.ProcessState) {
-		r.recording.Record(history.Record{Process: &history.Process{Time: time.Now(), Program: p.process.label, State: state}})
+		r.recording.Record(history.Record{Process: &history.Process{Time: time.Now(), Program: p.label, State: state}})
 	}
 	for _, word := range r.commands[one.program] {
 		if word, err = withPorts(replace.Replace(word)); err != nil {
@@ -255,34 +256,11 @@ func proxyOf(request int64) int { return int(request >> proxyBits) }
 // proxyBits are the bits of the number of a request that tell the requests of one proxy apart.
 const proxyBits = 32
 
-// recorder returns what a proxy calls to record: it notes the program, and makes the numbers of requests unique in the run.
-func (r *run) recorder(program string, number int) func(history.Record) {
-	offset := int64(number) << proxyBits
-	return func(one history.Record) {
-		if resource := resourceOf(one); resource != "leases" || !r.isIncidental(resource) {
-			r.active.Add(1)
-		}
-		if one.Request != nil {
-			q := *one.Request
-			q.ID, q.Program = q.ID+offset, program
-			one.Request = &q
-		}
-		if one.Event != nil {
-			e := *one.Event
-			e.Request += offset
-			one.Event = &e
-		}
-		r.recording.Record(one)
+// end tells the program to stop, waits for that, and says what was wrong with it. status is as in [Scenario.StopsWith].
+func (p *program) end(status int) *Failure {
+	how, ran := p.stop()
+	if !ran {
+		return nil
 	}
-}
-
-// resourceOf returns the resource of a record.
-func resourceOf(one history.Record) string {
-	switch {
-	case one.Request != nil:
-		return one.Request.Resource
-	case one.Event != nil:
-		return one.Event.Resource
-	}
-	return ""
+	return how.afterSIGTERM(status).of(p.label)
 }

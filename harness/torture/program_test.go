@@ -107,7 +107,7 @@ func TestFaultsOfPrograms(t *testing.T) {
 
 // The recordings of several proxies are one: requests have numbers of their own, and events keep their watch.
 func TestRecorder(t *testing.T) {
-	r := &run{subject: &subject{scenario: &Scenario{}}}
+	r := newProcesses(&world{subject: &subject{scenario: &Scenario{}}})
 	for number, program := range []string{"agent", "controller"} {
 		record := r.recorder(program, number)
 		record(history.Record{Request: &history.Request{ID: 1, Verb: "watch", Resource: "pods"}})

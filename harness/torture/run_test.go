@@ -32,9 +32,16 @@ import (
 	"example.com/controllers/harness/suite"
 )
 
+// newRun is a run in a world, without faults.
+func newRun(w *world) *run {
+	ps := newProcesses(w)
+	return &run{processes: ps, machines: newMachines(context.Background(), ps)}
+}
+
 // recorded is a run of which this was recorded.
 func recorded(s *Scenario, requests ...history.Request) *run {
-	r := &run{subject: &subject{scenario: s}, namespace: "torture-1", died: make(chan *Failure, 1), programs: []*program{{process: &process{}}}}
+	r := newRun(&world{subject: &subject{scenario: s}, namespace: "torture-1"})
+	r.programs = []*program{{process: &process{}}}
 	for i, q := range requests {
 		q.ID = int64(i + 1)
 		r.recording.Record(history.Record{Request: &q})
@@ -169,7 +176,7 @@ func TestAwaitOutput(t *testing.T) {
 			s.Patience.Duration = 0
 			if c.died != "" {
 				s.Patience.Duration = hangs
-				r.died <- &Failure{Verdict: Died, Message: c.died}
+				r.failed <- &Failure{Verdict: Died, Message: c.died}
 			}
 			err := r.awaitOutput(t.Context())
 			if c.want == "" {
@@ -190,7 +197,7 @@ func TestSleep(t *testing.T) {
 	require.NoError(t, r.sleep(t.Context(), closed, hangs))
 	require.NoError(t, r.sleep(t.Context(), nil, 0))
 	failure := &Failure{Died, "cause", "no"}
-	r.died <- failure
+	r.failed <- failure
 	require.Equal(t, failure, r.sleep(t.Context(), nil, hangs))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errEnough)
@@ -510,7 +517,7 @@ func TestMayStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clients := &clients{Interface: fake.NewClientset(c.objects...)}
-			r := &run{subject: &subject{commands: c.commands}, controlPlane: &controlPlane{clients: clients}, namespace: "torture-1"}
+			r := newRun(&world{subject: &subject{commands: c.commands}, controlPlane: &controlPlane{clients: clients}, namespace: "torture-1"})
 			mayStay, err := r.mayStay(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, c.want, mayStay)
@@ -988,7 +995,7 @@ func TestTheQuietTimeBeginsAgainForAProgramWithoutAProcessor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
 				r := settled(t, &Scenario{Quiet: metav1.Duration{Duration: 2 * time.Second}, Patience: metav1.Duration{Duration: time.Minute}})
-				r.lab = &Lab{stalls: &stalls{starved: []stall{{begin, begin.Add(c.starved)}}}}
+				r.stalls = &stalls{starved: []stall{{begin, begin.Add(c.starved)}}}
 				var writes sync.WaitGroup
 				defer writes.Wait()
 				writes.Go(func() {

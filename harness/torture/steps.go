@@ -83,7 +83,7 @@ func (r *run) tryAction(ctx context.Context, action Action, asked deletions) ([]
 		r.setDown(programs, true)
 		r.stops.Wait()
 		for _, p := range programs {
-			if failure := p.stop(r.scenario.StopsWith); failure != nil {
+			if failure := p.end(r.scenario.StopsWith); failure != nil {
 				return nil, failure
 			}
 		}
@@ -105,7 +105,7 @@ func (r *run) tryAction(ctx context.Context, action Action, asked deletions) ([]
 		}
 		return nil, nil
 	case action.Machine != nil:
-		return r.changeMachine(ctx, *action.Machine)
+		return r.machines.change(ctx, *action.Machine)
 	case action.Request != nil:
 		at := slices.IndexFunc(r.outside, func(o *outside) bool { return o.name == action.Request.To })
 		if at < 0 {
@@ -235,17 +235,17 @@ func (r *run) notApplied(ctx context.Context, resource resource, ref Reference, 
 func (ref Reference) isGone(err error) bool { return ref.Selector != "" && apierrors.IsNotFound(err) }
 
 // resolve returns the resource of a reference, and the names of the objects that it stands for.
-func (r *run) resolve(ctx context.Context, ref Reference) (resource resource, names []string, err error) {
-	if resource, err = r.controlPlane.clients.find(ctx, ref.Resource); err != nil {
+func (w *world) resolve(ctx context.Context, ref Reference) (resource resource, names []string, err error) {
+	if resource, err = w.controlPlane.clients.find(ctx, ref.Resource); err != nil {
 		return resource, nil, err
 	}
-	if err := r.controlPlane.clients.checkScope(resource.GroupVersionResource, resource.namespaced, ref.Name, r.namespace); err != nil {
+	if err := w.controlPlane.clients.checkScope(resource.GroupVersionResource, resource.namespaced, ref.Name, w.namespace); err != nil {
 		return resource, nil, err
 	}
 	if ref.Selector == "" {
 		return resource, []string{ref.Name}, nil
 	}
-	list, err := r.client(resource, ref).List(ctx, metav1.ListOptions{LabelSelector: ref.Selector})
+	list, err := w.client(resource, ref).List(ctx, metav1.ListOptions{LabelSelector: ref.Selector})
 	if err != nil {
 		return resource, nil, fmt.Errorf("list %s: %w", ref.Resource, err)
 	}
@@ -256,23 +256,23 @@ func (r *run) resolve(ctx context.Context, ref Reference) (resource resource, na
 }
 
 // client returns a client for the objects of a reference.
-func (r *run) client(of resource, ref Reference) dynamic.ResourceInterface {
-	return r.controlPlane.clients.of(of, cmp.Or(ref.Namespace, r.namespace))
+func (w *world) client(of resource, ref Reference) dynamic.ResourceInterface {
+	return w.controlPlane.clients.of(of, cmp.Or(ref.Namespace, w.namespace))
 }
 
 // awaitDeletion waits until our own watch has shown that an object is being deleted or does not exist any more.
-func (r *run) awaitDeletion(ctx context.Context, resource string, old *unstructured.Unstructured) error {
-	if !slices.Contains(r.scenario.plurals(), resource) {
+func (ps *processes) awaitDeletion(ctx context.Context, resource string, old *unstructured.Unstructured) error {
+	if !slices.Contains(ps.scenario.plurals(), resource) {
 		return nil
 	}
 	for {
-		state, changed := r.states.Now()
-		object, ok := state[resource][r.scope().Key(old.Object)]
+		state, changed := ps.states.Now()
+		object, ok := state[resource][ps.scope().Key(old.Object)]
 		current := unstructured.Unstructured{Object: object}
 		if !ok || current.GetUID() != old.GetUID() || current.GetDeletionTimestamp() != nil {
-			return r.states.Err()
+			return ps.states.Err()
 		}
-		if err := r.sleep(ctx, changed, 4*pollInterval); err != nil {
+		if err := ps.sleep(ctx, changed, 4*pollInterval); err != nil {
 			return err
 		}
 	}

@@ -16,54 +16,11 @@ import (
 // pollInterval is how often we look at what does not notify us when it changes.
 const pollInterval = 50 * time.Millisecond
 
-// sleep waits for a time, until changed is closed, or until the controller ends by itself, which is a *Failure.
-func (r *run) sleep(ctx context.Context, changed <-chan struct{}, duration time.Duration) error {
-	select {
-	case <-changed:
-		return r.checkContact(silenceLimit)
-	case <-time.After(duration):
-		return r.checkContact(silenceLimit)
-	case failure := <-r.died:
-		return failure
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// elapsed returns how long it is since a time, without the time in which the machine stalled, our processes waited for a
-// processor, or faults kept the controller waiting.
-func (r *run) elapsed(since time.Time) time.Duration {
-	return r.awake(since) - r.holdUps.since(since, r.recovered)
-}
-
-// awake returns how long it is since a time, without the time in which the machine stalled or our processes waited for a
-// processor.
-func (r *run) awake(since time.Time) time.Duration {
-	return time.Since(since) - r.starvedSince(since)
-}
-
-// unslowed is like awake, but without all of the time in which our processes waited for a processor, even if they got one for
-// most of it. Patience would be too long with it; a program that others are to overtake must wait for as long.
-func (r *run) unslowed(since time.Time) time.Duration {
-	if r.lab == nil {
-		return time.Since(since)
-	}
-	return time.Since(since) - r.lab.stalls.slowedSince(since)
-}
-
-// starvedSince returns for how much of the time since begin the machine stalled or our processes waited for a processor.
-func (r *run) starvedSince(begin time.Time) time.Duration {
-	if r.lab == nil {
-		return 0
-	}
-	return r.lab.stalls.starvedSince(begin)
-}
-
 // await waits until conditions hold that the controller need not bring about.
-func (r *run) await(ctx context.Context, rules *oracle.Rules) error {
+func (ps *processes) await(ctx context.Context, rules *oracle.Rules) error {
 	const limit = 20 * time.Second
 	for begin := time.Now(); ; {
-		state, changed, err := r.state(ctx)
+		state, changed, err := ps.state(ctx)
 		if err != nil {
 			return err
 		}
@@ -71,10 +28,10 @@ func (r *run) await(ctx context.Context, rules *oracle.Rules) error {
 		if violation == nil {
 			return nil
 		}
-		if r.elapsed(begin) > limit {
+		if ps.elapsed(begin) > limit {
 			return fmt.Errorf("%s, after %s", violation.Message, limit)
 		}
-		if err := r.sleep(ctx, changed, 4*pollInterval); err != nil {
+		if err := ps.sleep(ctx, changed, 4*pollInterval); err != nil {
 			return err
 		}
 	}
@@ -108,23 +65,23 @@ func (r *run) converge(ctx context.Context, step string) error {
 }
 
 // awaitOutput waits until the controller has printed what the scenario says.
-func (r *run) awaitOutput(ctx context.Context) error {
+func (ps *processes) awaitOutput(ctx context.Context) error {
 	for begin := time.Now(); ; {
-		log := r.log()
-		missing := slices.IndexFunc(r.scenario.Says, func(text string) bool {
-			return !strings.Contains(log, strings.ReplaceAll(text, namespaceVariable, r.namespace))
+		log := ps.log()
+		missing := slices.IndexFunc(ps.scenario.Says, func(text string) bool {
+			return !strings.Contains(log, strings.ReplaceAll(text, namespaceVariable, ps.namespace))
 		})
 		if missing < 0 {
 			return nil
 		}
-		if r.elapsed(begin) > r.scenario.Patience.Duration {
-			if err := r.checkContact(0); err != nil {
+		if ps.elapsed(begin) > ps.scenario.Patience.Duration {
+			if err := ps.checkContact(0); err != nil {
 				return err
 			}
-			text := r.scenario.Says[missing]
-			return &Failure{Lost, "output " + text, fmt.Sprintf("it has not printed %q, %s after the last change", text, r.scenario.Patience.Duration)}
+			text := ps.scenario.Says[missing]
+			return &Failure{Lost, "output " + text, fmt.Sprintf("it has not printed %q, %s after the last change", text, ps.scenario.Patience.Duration)}
 		}
-		if err := r.sleep(ctx, nil, pollInterval); err != nil {
+		if err := ps.sleep(ctx, nil, pollInterval); err != nil {
 			return err
 		}
 	}
@@ -147,24 +104,24 @@ func (r *run) awaitWatches(ctx context.Context) error {
 }
 
 // watchedIn returns the resources of which programs were sent events: of replicas, those of which all were.
-func (r *run) watchedIn(h *history.History) map[watching]bool {
+func (ps *processes) watchedIn(h *history.History) map[watching]bool {
 	sent := map[proxyWatch]bool{}
 	for _, e := range h.Events {
 		sent[proxyWatch{proxyOf(e.Request), e.Resource}] = true
 	}
-	return r.ofAllReplicas(sent)
+	return ps.ofAllReplicas(sent)
 }
 
 // openedIn returns the resources of which programs opened watches, with or without events: of replicas, those of which all
 // did.
-func (r *run) openedIn(h *history.History) map[watching]bool {
+func (ps *processes) openedIn(h *history.History) map[watching]bool {
 	opened := map[proxyWatch]bool{}
 	for _, q := range h.Requests {
 		if q.Verb == "watch" && q.Status == http.StatusOK {
 			opened[proxyWatch{proxyOf(q.ID), q.Resource}] = true
 		}
 	}
-	return r.ofAllReplicas(opened)
+	return ps.ofAllReplicas(opened)
 }
 
 // proxyWatch identifies the watches of a resource by one instance of a program, through its proxy.
@@ -174,18 +131,18 @@ type proxyWatch struct {
 }
 
 // ofAllReplicas returns the watches of each program; of replicas, those that all have.
-func (r *run) ofAllReplicas(all map[proxyWatch]bool) map[watching]bool {
+func (ps *processes) ofAllReplicas(all map[proxyWatch]bool) map[watching]bool {
 	watched := map[watching]bool{}
-	for _, p := range r.programs {
+	for _, p := range ps.programs {
 		for w := range all {
 			if w.proxy == p.number {
-				watched[watching{r.scenario.target(p.process.label), w.resource}] = true
+				watched[watching{ps.scenario.target(p.label), w.resource}] = true
 			}
 		}
 	}
 	for w := range watched {
-		for _, p := range r.programs {
-			if r.scenario.target(p.process.label) == w.program && !all[proxyWatch{p.number, w.resource}] {
+		for _, p := range ps.programs {
+			if ps.scenario.target(p.label) == w.program && !all[proxyWatch{p.number, w.resource}] {
 				delete(watched, w)
 			}
 		}
@@ -196,17 +153,17 @@ func (r *run) ofAllReplicas(all map[proxyWatch]bool) map[watching]bool {
 // settle waits until nothing has passed between the programs and the API server for a moment: they have been sent every
 // event and have nothing to do. The renewals of Leases don't count, and a program that a fault keeps waiting may have
 // something to do. There is a limit; a controller that never settles is for the judge.
-func (r *run) settle(ctx context.Context) error {
+func (ps *processes) settle(ctx context.Context) error {
 	const moment, limit = 400 * time.Millisecond, 5 * time.Second
 	count, since := int64(-1), time.Now()
-	for begin := time.Now(); r.elapsed(begin) < limit; {
-		if now := r.active.Load(); now != count || r.isHeldUp() {
+	for begin := time.Now(); ps.elapsed(begin) < limit; {
+		if now := ps.active.Load(); now != count || ps.isHeldUp() {
 			count, since = now, time.Now()
 		}
-		if count > 0 && r.awake(since) > moment {
+		if count > 0 && ps.awake(since) > moment {
 			return nil
 		}
-		if err := r.sleep(ctx, nil, pollInterval); err != nil {
+		if err := ps.sleep(ctx, nil, pollInterval); err != nil {
 			return err
 		}
 	}
@@ -275,10 +232,10 @@ func (r *run) pauseFaults(paused bool) {
 
 // awaitHoldUps waits until no fault keeps a program waiting, not even one for which another replica stands in: what it does
 // then is judged too. held reports whether there was anything to wait for.
-func (r *run) awaitHoldUps(ctx context.Context) (held bool, err error) {
-	for len(r.holdUps.current(r.recovered)) > 0 {
+func (ps *processes) awaitHoldUps(ctx context.Context) (held bool, err error) {
+	for len(ps.holdUps.current(ps.recovered)) > 0 {
 		held = true
-		if err := r.sleep(ctx, nil, pollInterval); err != nil {
+		if err := ps.sleep(ctx, nil, pollInterval); err != nil {
 			return held, err
 		}
 	}
@@ -344,15 +301,6 @@ func (r *run) isOwed(ctx context.Context, requests []history.Request) (bool, err
 	return err == nil && len(oracle.Compare(r.end, end)) > 0, err
 }
 
-// normalized returns the present state, without what differs between any two runs.
-func (r *run) normalized(ctx context.Context) ([]string, error) {
-	state, _, err := r.state(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return oracle.Normalize(state, r.scope(), r.scenario.mayDiffer), nil
-}
-
 // observeRest returns what came in the quiet time.
 func (r *run) observeRest(ctx context.Context, quiet *history.History) (seen quietTime, err error) {
 	seen = r.countAtRest(quiet)
@@ -365,13 +313,13 @@ func (r *run) observeRest(ctx context.Context, quiet *history.History) (seen qui
 	return seen, nil
 }
 
-func (r *run) countAtRest(quiet *history.History) (seen quietTime) {
+func (ps *processes) countAtRest(quiet *history.History) (seen quietTime) {
 	for _, q := range quiet.Requests {
-		isEvent := q.IsWrite() && q.Resource == "events" && r.isIncidental(q.Resource)
+		isEvent := q.IsWrite() && q.Resource == "events" && ps.isIncidental(q.Resource)
 		switch {
 		case isEvent:
 			seen.events++
-		case q.IsWrite() && !r.isIncidental(q.Resource) && !oracle.MayDiffer(q.Verb+" "+q.What(), r.scenario.MayDiffer.AtRest):
+		case q.IsWrite() && !ps.isIncidental(q.Resource) && !oracle.MayDiffer(q.Verb+" "+q.What(), ps.scenario.MayDiffer.AtRest):
 			seen.writes = append(seen.writes, q)
 		}
 		if !isEvent && q.Resource != "leases" {
