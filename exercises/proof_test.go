@@ -127,7 +127,7 @@ func TestProof(t *testing.T) {
 		Limit: 5 * time.Minute, // no exercise hangs as shipped, and the race detector may be on
 	}
 	for _, e := range c.Exercises {
-		check := func(t *testing.T, which string) exercise.Verdict {
+		check := func(t *testing.T, which string) exercise.Result {
 			t.Helper()
 			if e.Cluster {
 				suite.Long(t, "it needs a control plane")

@@ -110,7 +110,7 @@ func (a Attempt) Code(ctx context.Context) (map[string][]byte, error) {
 }
 
 // Judge returns an error if the verdict is not the one that the attempt must get.
-func (a Attempt) Judge(v Verdict) error {
+func (a Attempt) Judge(v Result) error {
 	switch {
 	case a.Passes && !v.Passed():
 		return fmt.Errorf("%s: a right solution is rejected (%s):\n%s", a.path, a.Why, v.Golden())
@@ -123,10 +123,10 @@ func (a Attempt) Judge(v Verdict) error {
 }
 
 // CheckAttempt checks an attempt of the exercise with this name.
-func (g *Grader) CheckAttempt(ctx context.Context, e Exercise, name string) (Verdict, error) {
+func (g *Grader) CheckAttempt(ctx context.Context, e Exercise, name string) (Result, error) {
 	attempts, err := e.Attempts()
 	if err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	var names []string
 	for _, a := range attempts {
@@ -135,5 +135,5 @@ func (g *Grader) CheckAttempt(ctx context.Context, e Exercise, name string) (Ver
 		}
 		names = append(names, a.Name)
 	}
-	return Verdict{}, fmt.Errorf("%s has no attempt %q; in %s are: %s", e.Name, name, attemptsDir, strings.Join(names, ", "))
+	return Result{}, fmt.Errorf("%s has no attempt %q; in %s are: %s", e.Name, name, attemptsDir, strings.Join(names, ", "))
 }

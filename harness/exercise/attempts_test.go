@@ -44,8 +44,8 @@ func TestAnAttemptIsAPatchOfTheSolution(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string][]byte{"controller.go": []byte("package other\n"), "types.go": []byte("package wrong\n\ntype T int\n")}, code)
 
-	require.NoError(t, a.Judge(Verdict{Outcome: Passed}))
-	require.ErrorContains(t, a.Judge(Verdict{Outcome: Failed, Message: "No."}), "a right solution is rejected (it is as good)")
+	require.NoError(t, a.Judge(Result{Verdict: Passed}))
+	require.ErrorContains(t, a.Judge(Result{Verdict: Failed, Message: "No."}), "a right solution is rejected (it is as good)")
 }
 
 func TestAWrongAttemptMustFailForItsReason(t *testing.T) {
@@ -53,15 +53,15 @@ func TestAWrongAttemptMustFailForItsReason(t *testing.T) {
 	attempts, err := withAttempt(t, "forgets.patch", "Fails: it forgets Pods\nSays: a Pod was forgotten\n"+attemptDiff).Attempts()
 	require.NoError(t, err)
 	a := attempts[0]
-	require.NoError(t, a.Judge(Verdict{Outcome: Failed, Message: "At the end, a Pod was forgotten."}))
-	require.ErrorContains(t, a.Judge(Verdict{Outcome: Passed}), "a wrong solution passes (it forgets Pods)")
-	require.ErrorContains(t, a.Judge(Verdict{Outcome: Failed, Message: "It panics."}), `does not say ["a Pod was forgotten"]`)
+	require.NoError(t, a.Judge(Result{Verdict: Failed, Message: "At the end, a Pod was forgotten."}))
+	require.ErrorContains(t, a.Judge(Result{Verdict: Passed}), "a wrong solution passes (it forgets Pods)")
+	require.ErrorContains(t, a.Judge(Result{Verdict: Failed, Message: "It panics."}), `does not say ["a Pod was forgotten"]`)
 
 	attempts, err = withAttempt(t, "forgets.patch", "Fails: it forgets Pods\nSays: a Pod was forgotten\nSays: a Pod is there twice\n"+attemptDiff).Attempts()
 	require.NoError(t, err)
-	require.NoError(t, attempts[0].Judge(Verdict{Outcome: Failed, Message: "At the end, a Pod was forgotten."}))
-	require.NoError(t, attempts[0].Judge(Verdict{Outcome: Failed, Message: "At the end, a Pod is there twice."}))
-	require.ErrorContains(t, attempts[0].Judge(Verdict{Outcome: Failed, Message: "It panics."}), `does not say ["a Pod was forgotten" "a Pod is there twice"]`)
+	require.NoError(t, attempts[0].Judge(Result{Verdict: Failed, Message: "At the end, a Pod was forgotten."}))
+	require.NoError(t, attempts[0].Judge(Result{Verdict: Failed, Message: "At the end, a Pod is there twice."}))
+	require.ErrorContains(t, attempts[0].Judge(Result{Verdict: Failed, Message: "It panics."}), `does not say ["a Pod was forgotten" "a Pod is there twice"]`)
 }
 
 func TestBrokenAttempts(t *testing.T) {

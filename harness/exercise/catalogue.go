@@ -4,7 +4,7 @@
 //   - An exercise as shipped is never edited. The participant works on a copy, and a reset makes a new one.
 //   - A check runs the participant's code against the grader as shipped, in a process of its own that cannot harm the
 //     tool: it may panic, hang, start processes, write without end or delete its own directory.
-//   - Each check ends with a [Verdict].
+//   - Each check ends with a [Result].
 package exercise
 
 import (

@@ -200,7 +200,7 @@ func TestProblems(t *testing.T) {
 func TestCompareGolden(t *testing.T) {
 	c := newCatalogue(t, "01-add")
 	e := c.Exercises[0]
-	v := exercise.Verdict{Exercise: e.Name, Outcome: exercise.Failed, Message: "The Pod was deleted 3 times.", Scene: "a Pod", Timeline: []verdict.Line{
+	v := exercise.Result{Exercise: e.Name, Verdict: exercise.Failed, Message: "The Pod was deleted 3 times.", Scene: "a Pod", Timeline: []verdict.Line{
 		{At: 1500 * time.Millisecond, Who: "controller", What: "delete pod a"},
 		{At: 1600 * time.Millisecond, Who: "event", What: "DELETED pod a"},
 	}}
@@ -246,7 +246,7 @@ func TestCompareGolden(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	v := exercise.Verdict{Exercise: "01-add", Outcome: exercise.Failed, Message: "A Pod is left.", Scene: "a Pod is deleted"}
+	v := exercise.Result{Exercise: "01-add", Verdict: exercise.Failed, Message: "A Pod is left.", Scene: "a Pod is deleted"}
 	for second := range 9 {
 		who := "controller"
 		if second > 5 {
@@ -274,7 +274,7 @@ What happened (a Pod is deleted):
 		"                       long long long long long long long …\n")
 	require.Contains(t, v.Golden(), "does-not-fit: long long long long long long long…\n", "one line, so that another number does not wrap it elsewhere")
 	require.Contains(t, v.Text(30, 0), "60.0s  controller  delete…\n", "there is no room for more lines")
-	require.Equal(t, "01-add: passed\n", exercise.Verdict{Exercise: "01-add", Outcome: exercise.Passed}.Text(60, 0))
+	require.Equal(t, "01-add: passed\n", exercise.Result{Exercise: "01-add", Verdict: exercise.Passed}.Text(60, 0))
 }
 
 func texts(rows []exercise.Row) []string {
@@ -289,7 +289,7 @@ func TestShown(t *testing.T) {
 	line := func(second int, what string) verdict.Line {
 		return verdict.Line{At: time.Duration(second) * time.Second, Who: "log", What: what}
 	}
-	v := exercise.Verdict{Timeline: []verdict.Line{line(0, "start")}}
+	v := exercise.Result{Timeline: []verdict.Line{line(0, "start")}}
 	for second := range 10 {
 		v.Timeline = append(v.Timeline, line(second, "a"), line(second, "b"), line(second, "c"))
 	}

@@ -16,7 +16,7 @@ import (
 const goldenColumns = 100
 
 // Golden returns the text of the verdict for the file failure.golden.
-func (v Verdict) Golden() string {
+func (v Result) Golden() string {
 	v.Output = ""
 	// Where a line is wrapped depends on the numbers in it, which may differ.
 	truncated := func(row Row) []string { return []string{ansi.Truncate(row.Text, goldenColumns-len(margin), ellipsis)} }
@@ -24,7 +24,7 @@ func (v Verdict) Golden() string {
 }
 
 // UpdateGolden writes the verdict on the exercise as shipped to its file failure.golden.
-func (e Exercise) UpdateGolden(v Verdict) error {
+func (e Exercise) UpdateGolden(v Result) error {
 	return os.WriteFile(filepath.Join(e.Dir, goldenFile), []byte(v.Golden()), 0o644)
 }
 
@@ -32,7 +32,7 @@ func (e Exercise) UpdateGolden(v Verdict) error {
 // differ, such as times that depend on a random backoff, and so may the order of the timeline's lines: several things
 // may happen at the same instant. Lines that [About.MayDiffer] names may be missing or added. On a control plane, and where
 // the order of goroutines decides what comes next (see [About.TimelineVaries]), only the message and the scene are compared.
-func (e Exercise) CompareGolden(v Verdict) error {
+func (e Exercise) CompareGolden(v Result) error {
 	text, err := os.ReadFile(filepath.Join(e.Dir, goldenFile))
 	if err != nil {
 		return err

@@ -18,24 +18,24 @@ import (
 	"example.com/controllers/harness/guard"
 )
 
-// Outcome is what a check found.
-type Outcome string
+// Verdict is what a check found.
+type Verdict string
 
 // The outcomes of a check.
 const (
-	Passed         Outcome = "passed"
-	Failed         Outcome = "failed"           // the controller did something wrong
-	DoesNotCompile Outcome = "does not compile" // or its directory is gone
-	Panicked       Outcome = "panicked"         // or the Go runtime gave up, as after a data race in a map
-	Hung           Outcome = "hung"             // the check did not end within its limit
-	Exited         Outcome = "exited"           // the program ended before the check was over
-	Broken         Outcome = "broken"           // the check itself made a mistake, which says nothing about the controller
+	Passed         Verdict = "passed"
+	Failed         Verdict = "failed"           // the controller did something wrong
+	DoesNotCompile Verdict = "does not compile" // or its directory is gone
+	Panicked       Verdict = "panicked"         // or the Go runtime gave up, as after a data race in a map
+	Hung           Verdict = "hung"             // the check did not end within its limit
+	Exited         Verdict = "exited"           // the program ended before the check was over
+	Broken         Verdict = "broken"           // the check itself made a mistake, which says nothing about the controller
 )
 
-// Verdict is the result of a check, for the participant.
-type Verdict struct {
+// Result is the result of a check, for the participant.
+type Result struct {
 	Exercise string         `json:"exercise"`
-	Outcome  Outcome        `json:"outcome"`
+	Verdict  Verdict        `json:"outcome"`            // named before the type was
 	Message  string         `json:"message"`            // what went wrong, in one or two sentences; "" if it has passed
 	Scene    string         `json:"scene,omitempty"`    // that failed; if all have passed, that which fails as shipped
 	Timeline []verdict.Line `json:"timeline,omitempty"` // of the scene
@@ -45,7 +45,7 @@ type Verdict struct {
 }
 
 // Passed says whether the exercise is solved.
-func (v Verdict) Passed() bool { return v.Outcome == Passed }
+func (v Result) Passed() bool { return v.Verdict == Passed }
 
 // Limits of a check. A check that needs no cluster takes a fraction of a second.
 const (
@@ -68,47 +68,47 @@ type Grader struct {
 
 // Check builds and checks the participant's copy of an exercise. The error is not nil only if the check could not be
 // made; what is wrong with the participant's code is in the verdict.
-func (g *Grader) Check(ctx context.Context, e Exercise) (Verdict, error) {
+func (g *Grader) Check(ctx context.Context, e Exercise) (Result, error) {
 	if _, err := e.Copy(); err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	return g.check(ctx, e, e.Mine)
 }
 
 // CheckSolution checks the exercise's own solution.
-func (g *Grader) CheckSolution(ctx context.Context, e Exercise) (Verdict, error) {
+func (g *Grader) CheckSolution(ctx context.Context, e Exercise) (Result, error) {
 	return g.checkCode(ctx, e, e.solved)
 }
 
 // CheckShipped checks the exercise as shipped, which must fail.
-func (g *Grader) CheckShipped(ctx context.Context, e Exercise) (Verdict, error) {
+func (g *Grader) CheckShipped(ctx context.Context, e Exercise) (Result, error) {
 	return g.checkCode(ctx, e, func() (files, error) { return readFiles(e.Dir, isCode) })
 }
 
 // checkCode checks code that is not the participant's, from a directory next to the participant's copies.
-func (g *Grader) checkCode(ctx context.Context, e Exercise, read func() (files, error)) (v Verdict, err error) {
+func (g *Grader) checkCode(ctx context.Context, e Exercise, read func() (files, error)) (v Result, err error) {
 	code, err := read()
 	if err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	if err := os.MkdirAll(filepath.Join(g.Catalogue.Dir, mineDir), 0o755); err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	dir, err := os.MkdirTemp(filepath.Join(g.Catalogue.Dir, mineDir), ".check-")
 	if err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	defer os.RemoveAll(dir)
 	if err := code.writeTo(dir); err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	return g.check(ctx, e, dir)
 }
 
 // check checks the code in dir, which is in the module of the exercises.
-func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, error) {
+func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Result, error) {
 	start := time.Now()
-	v := Verdict{Exercise: e.Name}
+	v := Result{Exercise: e.Name}
 	mine, err := readFiles(dir, isKept)
 	if err != nil {
 		return v, err
@@ -137,12 +137,12 @@ func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, er
 		return v, err
 	}
 	if isVet {
-		v.Outcome, v.Message = Failed, "go vet finds a mistake in the code: "+complaints
+		v.Verdict, v.Message = Failed, "go vet finds a mistake in the code: "+complaints
 		v.Seconds = time.Since(start).Seconds()
 		return v, nil
 	}
 	if complaints != "" {
-		v.Outcome, v.Message, v.Output = DoesNotCompile, "The code does not compile.", complaints
+		v.Verdict, v.Message, v.Output = DoesNotCompile, "The code does not compile.", complaints
 		missing, err := e.missing(mine)
 		if err != nil {
 			return v, err
@@ -170,7 +170,7 @@ func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, er
 		return v, err
 	}
 	if deleted != "" {
-		v.Outcome = Failed
+		v.Verdict = Failed
 		v.Message = strings.TrimSpace(fmt.Sprintf("%s While the check ran, %s deleted from your copy, perhaps by your code. It has been restored.", v.Message, deleted))
 	}
 	v.Seconds = time.Since(start).Seconds()
@@ -178,25 +178,25 @@ func (g *Grader) check(ctx context.Context, e Exercise, dir string) (Verdict, er
 }
 
 // Run runs a program that contains the check of an exercise, with these arguments.
-func (g *Grader) Run(ctx context.Context, e Exercise, program string, args ...string) (Verdict, error) {
+func (g *Grader) Run(ctx context.Context, e Exercise, program string, args ...string) (Result, error) {
 	scratch, err := os.MkdirTemp("", "workshop-exercise-")
 	if err != nil {
-		return Verdict{}, fmt.Errorf("check %s: %w", e.Name, err)
+		return Result{}, fmt.Errorf("check %s: %w", e.Name, err)
 	}
 	defer os.RemoveAll(scratch)
 	var cluster string
 	if e.Cluster {
 		if cluster, err = g.Kubeconfig(ctx); err != nil {
-			return Verdict{}, err
+			return Result{}, err
 		}
 	}
 	return g.run(ctx, e, e.Dir, scratch, cluster, program, args...)
 }
 
 // run runs the program with the check of the code in dir. cluster is the kubeconfig of a control plane, if it needs one.
-func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, program string, args ...string) (Verdict, error) {
+func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, program string, args ...string) (Result, error) {
 	start := time.Now()
-	v := Verdict{Exercise: e.Name}
+	v := Result{Exercise: e.Name}
 	work := filepath.Join(scratch, "work")
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return v, err
@@ -236,8 +236,8 @@ func (g *Grader) run(ctx context.Context, e Exercise, dir, scratch, cluster, pro
 		return v, fmt.Errorf("check %s: %w", e.Name, err)
 	}
 	v.Scene, v.Timeline = found.Scene, found.Timeline
-	v.Outcome, v.Message = judge(found, run, dir)
-	if v.Outcome != Passed {
+	v.Verdict, v.Message = judge(found, run, dir)
+	if v.Verdict != Passed {
 		v.Output = run.excerpt(dir)
 	} else if scene, _ := e.Before(); found.Earlier[scene] != nil {
 		v.Scene, v.Timeline = scene, found.Earlier[scene]

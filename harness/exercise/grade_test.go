@@ -119,7 +119,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		files   map[string]string // in the participant's copy; "" deletes one
-		outcome exercise.Outcome
+		outcome exercise.Verdict
 		message string        // part of the message
 		output  string        // part of the output
 		limit   time.Duration // must be enough for the guard to start the program on a busy machine; 0 for a check that ends by itself
@@ -165,11 +165,11 @@ func TestCheck(t *testing.T) {
 			g := &exercise.Grader{Catalogue: c, Limit: cmp.Or(test.limit, time.Hour)}
 			v, err := g.Check(t.Context(), e)
 			require.NoError(t, err)
-			require.Equal(t, test.outcome, v.Outcome, "%s\n%.1000s", v.Message, v.Output)
+			require.Equal(t, test.outcome, v.Verdict, "%s\n%.1000s", v.Message, v.Output)
 			require.Contains(t, v.Message, test.message)
 			require.Contains(t, v.Output, test.output)
 			require.NotContains(t, v.Output, "goroutine ")
-			if v.Outcome != exercise.DoesNotCompile {
+			if v.Verdict != exercise.DoesNotCompile {
 				require.Equal(t, "it adds", v.Scene)
 				require.Len(t, v.Timeline, 1)
 			}
@@ -185,18 +185,18 @@ func TestCheckVets(t *testing.T) {
 	e := c.Exercises[0]
 	e.Vet = "waitgroup"
 	late := addWith("sync", "var adding sync.WaitGroup; go func() { adding.Add(1); adding.Done() }(); adding.Wait()")["controller.go"]
-	check := func(code string) exercise.Verdict {
+	check := func(code string) exercise.Result {
 		write(t, filepath.Join(e.Mine, "controller.go"), code)
 		v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), e)
 		require.NoError(t, err)
 		return v
 	}
 	v := check(late)
-	require.Equal(t, exercise.Failed, v.Outcome)
+	require.Equal(t, exercise.Failed, v.Verdict)
 	require.Equal(t, "go vet finds a mistake in the code: controller.go:6:51: WaitGroup.Add called from inside new goroutine", v.Message)
 	require.True(t, check(solved).Passed())
-	require.Equal(t, exercise.DoesNotCompile, check(strings.Replace(late, "a + b", "a +* b", 1)).Outcome)
-	require.Equal(t, exercise.DoesNotCompile, check(strings.Replace(late, "a + b", "a + c", 1)).Outcome)
+	require.Equal(t, exercise.DoesNotCompile, check(strings.Replace(late, "a + b", "a +* b", 1)).Verdict)
+	require.Equal(t, exercise.DoesNotCompile, check(strings.Replace(late, "a + b", "a + c", 1)).Verdict)
 	e.Vet = ""
 	require.True(t, check(late).Passed())
 }
@@ -221,7 +221,7 @@ func TestCheckKeepsTrimpath(t *testing.T) {
 	t.Setenv("GOFLAGS", "-race -trimpath -modcacherw -mod=vendor")
 	v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), e)
 	require.NoError(t, err)
-	require.Equal(t, exercise.Panicked, v.Outcome, "%s\n%s", v.Message, v.Output)
+	require.Equal(t, exercise.Panicked, v.Verdict, "%s\n%s", v.Message, v.Output)
 	require.Contains(t, v.Message, "The controller panicked: example.com/small/my/01-add/controller.go.")
 	require.Equal(t, "controller.go:6  Add", v.Output)
 }
@@ -234,11 +234,11 @@ func TestCheckKeepsTheRecording(t *testing.T) {
 	dir := t.TempDir()
 	g := &exercise.Grader{Catalogue: c, Recording: filepath.Join(dir, "recording")}
 	// run checks code that writes what a check writes when it has got this far; it may be killed while it writes.
-	run := func(records string) (exercise.Verdict, error) {
+	run := func(records string) (exercise.Result, error) {
 		write(t, filepath.Join(e.Mine, "controller.go"), addWith("os", `os.WriteFile(os.Getenv("WORKSHOP_CHECK_RECORDINGS") + "/it%20adds.jsonl", []byte(`+strconv.Quote(records)+`), 0o600)`)["controller.go"])
 		return g.Check(t.Context(), e)
 	}
-	check := func(records string) exercise.Verdict {
+	check := func(records string) exercise.Result {
 		v, err := run(records)
 		require.NoError(t, err)
 		require.True(t, v.Passed(), "%s\n%s", v.Message, v.Output)
@@ -290,7 +290,7 @@ func TestDrawARealCheck(t *testing.T) {
 	g := &exercise.Grader{Catalogue: c, Recording: filepath.Join(t.TempDir(), "the last check")}
 	v, err := g.CheckShipped(t.Context(), e)
 	require.NoError(t, err)
-	require.Equal(t, exercise.Failed, v.Outcome, v.Message)
+	require.Equal(t, exercise.Failed, v.Verdict, v.Message)
 	require.True(t, v.Recorded)
 	text, err := os.ReadFile(g.Recording)
 	require.NoError(t, err)
@@ -326,7 +326,7 @@ func TestCheckThroughASymbolicLink(t *testing.T) {
 	write(t, filepath.Join(c.Exercises[0].Mine, "controller.go"), solved)
 	v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), c.Exercises[0])
 	require.NoError(t, err)
-	require.Equal(t, exercise.Passed, v.Outcome, "%s\n%s", v.Message, v.Output)
+	require.Equal(t, exercise.Passed, v.Verdict, "%s\n%s", v.Message, v.Output)
 }
 
 // A process that the participant's code starts in the background does not outlive the check, nor does the check wait for it.
@@ -347,7 +347,7 @@ func Add(a, b int) int {
 `)
 	v, err := (&exercise.Grader{Catalogue: c}).Check(t.Context(), e)
 	require.NoError(t, err)
-	require.Equal(t, exercise.Passed, v.Outcome, "%s\n%s", v.Message, v.Output)
+	require.Equal(t, exercise.Passed, v.Verdict, "%s\n%s", v.Message, v.Output)
 	text, err := os.ReadFile(pids)
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -389,7 +389,7 @@ func TestCheckRestoresWhatIsDeleted(t *testing.T) {
 			if test.message == "" {
 				require.True(t, v.Passed(), v.Message)
 			} else {
-				require.Equal(t, exercise.Failed, v.Outcome)
+				require.Equal(t, exercise.Failed, v.Verdict)
 				require.Contains(t, v.Message, test.message)
 			}
 			require.Equal(t, test.left, names(t, e.Mine))
@@ -408,7 +408,7 @@ func TestCheckNamesMissingFiles(t *testing.T) {
 	write(t, filepath.Join(e.Dir, "numbers.go"), "package small\n\ntype number = int\n")
 	write(t, filepath.Join(e.Dir, "controller.go"), strings.ReplaceAll(shipped, " int", " number"))
 	g := &exercise.Grader{Catalogue: c}
-	check := func(missing ...string) exercise.Verdict {
+	check := func(missing ...string) exercise.Result {
 		require.NoError(t, e.Reset())
 		for _, name := range missing {
 			require.NoError(t, os.Remove(filepath.Join(e.Mine, name)))
@@ -417,10 +417,10 @@ func TestCheckNamesMissingFiles(t *testing.T) {
 		require.NoError(t, err)
 		return v
 	}
-	require.Equal(t, exercise.Failed, check("README.md").Outcome)
+	require.Equal(t, exercise.Failed, check("README.md").Verdict)
 
 	v := check("numbers.go")
-	require.Equal(t, exercise.DoesNotCompile, v.Outcome)
+	require.Equal(t, exercise.DoesNotCompile, v.Verdict)
 	require.Equal(t, "The code does not compile, and numbers.go is missing from your copy. Restore it in your editor, copy it from exercises/01-add, or reset the exercise, which gives you a new copy.", v.Message)
 	require.Contains(t, v.Output, "undefined: number")
 	require.Contains(t, check("numbers.go", "controller.go").Message, "controller.go and numbers.go are missing from your copy. Restore them")
@@ -554,7 +554,7 @@ func TestCheckSolutionAndShipped(t *testing.T) {
 	require.True(t, v.Passed(), v.Message)
 	v, err = g.CheckShipped(t.Context(), e)
 	require.NoError(t, err)
-	require.Equal(t, exercise.Failed, v.Outcome)
+	require.Equal(t, exercise.Failed, v.Verdict)
 	require.False(t, e.HasCopy(), "neither is the participant's copy")
 	entries, err := os.ReadDir(filepath.Join(c.Dir, "my"))
 	require.NoError(t, err)

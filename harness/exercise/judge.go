@@ -15,7 +15,7 @@ const asleep = "all goroutines are asleep"
 const notYours = " This is a mistake in the exercise, and says nothing about your code."
 
 // judge combines what the check of the code in dir has written with how its process has ended.
-func judge(found verdict.Found, run finished, dir string) (Outcome, string) {
+func judge(found verdict.Found, run finished, dir string) (Verdict, string) {
 	if found.Failure != "" {
 		return Failed, found.Failure
 	}

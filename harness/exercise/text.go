@@ -11,7 +11,7 @@ import (
 )
 
 // Text returns the verdict as plain text of at most this many columns. showing limits the rows of the timeline; 0 means all.
-func (v Verdict) Text(columns, showing int) string {
+func (v Result) Text(columns, showing int) string {
 	return v.text(columns, showing, func(row Row) []string { return row.Lines(columns - len(margin)) })
 }
 
@@ -26,13 +26,13 @@ func Wrap(text string, columns int) string {
 const margin = "  "
 
 // text returns the verdict as plain text. lines returns the lines for a row of the timeline.
-func (v Verdict) text(columns, showing int, lines func(Row) []string) string {
+func (v Result) text(columns, showing int, lines func(Row) []string) string {
 	var text strings.Builder
 	if v.Passed() {
 		fmt.Fprintf(&text, "%s: passed\n", v.Exercise)
 		return text.String()
 	}
-	fmt.Fprintf(&text, "%s: %s\n\n%s\n", v.Exercise, v.Outcome, Wrap(v.Message, columns))
+	fmt.Fprintf(&text, "%s: %s\n\n%s\n", v.Exercise, v.Verdict, Wrap(v.Message, columns))
 	if timeline := v.Shown(showing); len(timeline) > 0 {
 		fmt.Fprintf(&text, "\nWhat happened (%s):\n\n", v.Scene)
 		for _, row := range timeline {
@@ -41,7 +41,7 @@ func (v Verdict) text(columns, showing int, lines func(Row) []string) string {
 			}
 		}
 	}
-	if v.Output != "" && v.Outcome != Failed {
+	if v.Output != "" && v.Verdict != Failed {
 		fmt.Fprintf(&text, "\n%s\n", indent(v.Output))
 	}
 	return text.String()
@@ -84,7 +84,7 @@ const longestCycle = 6
 
 // Shown returns the rows of the timeline. Lines that repeat, alone or several in turn, are shown once, and then how
 // often. Of more lines than limit, those in the middle are left out; 0 means no limit.
-func (v Verdict) Shown(limit int) []Row {
+func (v Result) Shown(limit int) []Row {
 	var rows []Row
 	for first := 0; first < len(v.Timeline); {
 		length, times := cycle(v.Timeline[first:])

@@ -197,7 +197,7 @@ func (d *drawing) end() error {
 }
 
 // printVerdict prints the verdict on an exercise, and why a solution is right if it has passed.
-func printVerdict(e exercise.Exercise, v exercise.Verdict) error {
+func printVerdict(e exercise.Exercise, v exercise.Result) error {
 	fmt.Print(v.Text(columns(), shownLines))
 	if !v.Passed() {
 		return nil
@@ -228,7 +228,7 @@ func (w statusWriter) Write(text []byte) (int, error) {
 }
 
 // checkMine checks the participant's copy of an exercise, and records it if it passes.
-func (c *classroom) checkMine(ctx context.Context, e exercise.Exercise) (exercise.Verdict, error) {
+func (c *classroom) checkMine(ctx context.Context, e exercise.Exercise) (exercise.Result, error) {
 	v, err := c.grader.Check(ctx, e)
 	if err != nil || !v.Passed() {
 		return v, err
@@ -237,7 +237,7 @@ func (c *classroom) checkMine(ctx context.Context, e exercise.Exercise) (exercis
 }
 
 // exitOf returns the exit status for a verdict.
-func exitOf(v exercise.Verdict) error {
+func exitOf(v exercise.Result) error {
 	if v.Passed() {
 		return nil
 	}
@@ -275,7 +275,7 @@ func exercisesCheckCommand() *cobra.Command {
 			case solution:
 				check = c.grader.CheckSolution
 			case attempt != "":
-				check = func(ctx context.Context, e exercise.Exercise) (exercise.Verdict, error) {
+				check = func(ctx context.Context, e exercise.Exercise) (exercise.Result, error) {
 					return c.grader.CheckAttempt(ctx, e, attempt)
 				}
 			}
@@ -330,7 +330,7 @@ func exercisesRunCommand() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, c.clusters.stop()) }()
-			verdicts := []exercise.Verdict{}
+			verdicts := []exercise.Result{}
 			failed := false
 			for _, e := range c.catalogue.Exercises {
 				if !e.HasCopy() {
@@ -343,7 +343,7 @@ func exercisesRunCommand() *cobra.Command {
 				verdicts = append(verdicts, v)
 				failed = failed || !v.Passed()
 				if !asJSON {
-					fmt.Printf("%-28s  %-16s  %s\n", e.Name, v.Outcome, v.Message)
+					fmt.Printf("%-28s  %-16s  %s\n", e.Name, v.Verdict, v.Message)
 				}
 			}
 			if asJSON {

@@ -89,12 +89,12 @@ func TestExercises(t *testing.T) {
 	out = r.exercises(1, "run")
 	require.Contains(t, out, "01-add                        passed")
 	require.Contains(t, out, "02-more                       failed            1 and 2 made something else.")
-	var verdicts []exercise.Verdict
+	var verdicts []exercise.Result
 	require.NoError(t, json.Unmarshal([]byte(r.exercises(1, "run", "--json")), &verdicts))
 	require.Len(t, verdicts, 2)
 	require.True(t, verdicts[0].Passed())
-	require.Equal(t, exercise.Failed, verdicts[1].Outcome)
-	var verdict exercise.Verdict
+	require.Equal(t, exercise.Failed, verdicts[1].Verdict)
+	var verdict exercise.Result
 	require.NoError(t, json.Unmarshal([]byte(r.exercises(1, "check", "2", "--json")), &verdict))
 	require.Equal(t, "1 and 2 made something else.", verdict.Message)
 	var list []standing

@@ -24,7 +24,7 @@ type Options struct {
 	Catalogue *exercise.Catalogue
 	Progress  *exercise.Progress
 	// Check checks the participant's copy of an exercise.
-	Check func(context.Context, exercise.Exercise) (exercise.Verdict, error)
+	Check func(context.Context, exercise.Exercise) (exercise.Result, error)
 	// Drawing returns the URL of a page that draws the last check that was recorded, and follows. It may be called again.
 	Drawing func() (url string, err error)
 	// Path returns how to show a path to the participant.
@@ -53,7 +53,7 @@ type Model struct {
 	hints         []string // all hints of the current exercise; as many as progress says are shown
 	solution      string   // path of the solution, once it has been shown
 	typed         string   // number of an exercise, as far as it has been typed in the list
-	verdict       *exercise.Verdict
+	verdict       *exercise.Result
 	status        string // what is being done, such as building the control plane
 	problem       error  // something other than the participant's code that is wrong
 	cursor        int    // the selected line in the list
@@ -73,7 +73,7 @@ type (
 	// verdictMsg is the result of a check.
 	verdictMsg struct {
 		number  int
-		verdict exercise.Verdict
+		verdict exercise.Result
 		err     error
 	}
 	// SavedMsg is sent when files of the participant may have changed.
@@ -357,11 +357,11 @@ func Run(ctx context.Context, o Options, started func(status func(string)), opti
 		defer running.Unlock()
 	}()
 	check := o.Check
-	o.Check = func(ctx context.Context, e exercise.Exercise) (exercise.Verdict, error) {
+	o.Check = func(ctx context.Context, e exercise.Exercise) (exercise.Result, error) {
 		running.RLock()
 		defer running.RUnlock()
 		if ctx.Err() != nil {
-			return exercise.Verdict{}, context.Cause(ctx)
+			return exercise.Result{}, context.Cause(ctx)
 		}
 		return check(ctx, e)
 	}

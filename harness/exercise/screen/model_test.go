@@ -94,13 +94,13 @@ func (r *room) open() {
 	r.send(tea.WindowSizeMsg{Width: 100, Height: 30})
 }
 
-func (r *room) check(_ context.Context, e exercise.Exercise) (exercise.Verdict, error) {
+func (r *room) check(_ context.Context, e exercise.Exercise) (exercise.Result, error) {
 	r.checks = append(r.checks, e.Name)
-	v := exercise.Verdict{Exercise: e.Name, Outcome: exercise.Passed, Seconds: 1.5, Recorded: r.recorded}
+	v := exercise.Result{Exercise: e.Name, Verdict: exercise.Passed, Seconds: 1.5, Recorded: r.recorded}
 	v.Scene, v.Timeline = "it adds", []verdict.Line{{At: 2 * time.Second, Who: "controller", What: "adds them"}}
 	code, err := os.ReadFile(filepath.Join(e.Mine, "controller.go"))
 	if err == nil && !strings.Contains(string(code), "+") {
-		v.Outcome, v.Message, v.Scene = exercise.Failed, "1 and 2 made -1.", "it adds"
+		v.Verdict, v.Message, v.Scene = exercise.Failed, "1 and 2 made -1.", "it adds"
 		v.Timeline = append([]verdict.Line{{At: time.Second, Who: "controller", What: "adds 1 and 2"}}, r.timeline...)
 	}
 	return v, errors.Join(err, r.err)

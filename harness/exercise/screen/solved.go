@@ -11,7 +11,7 @@ import (
 
 // solved returns what the participant sees after an exercise has passed: why that is right, what happens now in the scene that
 // failed before, and the solution.
-func (m *Model) solved(v exercise.Verdict) []string {
+func (m *Model) solved(v exercise.Result) []string {
 	next := "n opens the next exercise."
 	if m.Progress.Count(m.Catalogue) == len(m.Catalogue.Exercises) {
 		next = "That was the last one: you have solved all exercises."

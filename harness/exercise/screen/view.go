@@ -114,7 +114,7 @@ func (m *Model) state() []string {
 	case m.verdict.Passed():
 		state = m.style(green, "✓ passed") + fmt.Sprintf(" in %.1fs", m.verdict.Seconds)
 	default:
-		state = m.style(red, "✗ "+string(m.verdict.Outcome)) + fmt.Sprintf(" in %.1fs", m.verdict.Seconds)
+		state = m.style(red, "✗ "+string(m.verdict.Verdict)) + fmt.Sprintf(" in %.1fs", m.verdict.Seconds)
 	}
 	return []string{state, ""}
 }
@@ -196,7 +196,7 @@ func (m *Model) body() []string {
 		} else {
 			prose(m.style(bold, v.Message))
 			lines = append(lines, "")
-			if v.Outcome == exercise.DoesNotCompile {
+			if v.Verdict == exercise.DoesNotCompile {
 				output()
 			}
 		}
@@ -207,7 +207,7 @@ func (m *Model) body() []string {
 	}
 	if v := m.verdict; v != nil && !v.Passed() {
 		lines = append(lines, m.timeline(*v)...)
-		if v.Outcome != exercise.Failed && v.Outcome != exercise.DoesNotCompile {
+		if v.Verdict != exercise.Failed && v.Verdict != exercise.DoesNotCompile {
 			output()
 		}
 	}
@@ -221,7 +221,7 @@ func (m *Model) body() []string {
 func hintHeading(number, all int) string { return fmt.Sprintf("Hint %d of %d", number, all) }
 
 // timeline returns the lines of the timeline, with a heading.
-func (m *Model) timeline(v exercise.Verdict) []string {
+func (m *Model) timeline(v exercise.Result) []string {
 	shown := v.Shown(24)
 	if len(shown) == 0 {
 		return nil
