@@ -1016,7 +1016,7 @@ func TestTheQuietTimeBeginsAgainForAProgramWithoutAProcessor(t *testing.T) {
 func TestNoFaultComesAfterTheQuietTime(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer upstream.Close()
-	r := settled(t, &Scenario{Patience: metav1.Duration{Duration: time.Minute}})
+	r := settled(t, &Scenario{Patience: metav1.Duration{Duration: time.Minute}, Quiet: metav1.Duration{Duration: 200 * time.Millisecond}})
 	r.armed = arm(Plan{Faults: []apiproxy.Fault{{Effect: apiproxy.Effect{Refuse: http.StatusServiceUnavailable}}}})
 	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: &rest.Config{Host: upstream.URL}, Armed: faultsOf(r.armed, instance{})})
 	require.NoError(t, err)
@@ -1030,7 +1030,27 @@ func TestNoFaultComesAfterTheQuietTime(t *testing.T) {
 		return response.StatusCode
 	}
 	require.Equal(t, http.StatusServiceUnavailable, get())
-	_, err = r.awaitRest(t.Context())
+	polls, isOver := make(chan struct{}), make(chan struct{})
+	go func() { // it writes whenever it was refused
+		defer close(polls)
+		for id := int64(1); ; id += 2 {
+			select {
+			case <-isOver:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			poll := history.Request{ID: id, Start: time.Now(), Verb: "get", Resource: "pods", Name: "a", Status: get()}
+			if poll.Status != http.StatusOK {
+				poll.Injected = []history.Injection{refusal}
+				r.recording.Record(history.Record{Request: &history.Request{ID: id + 1, Start: time.Now(), Verb: "patch", Resource: "pods", Name: "a", Status: http.StatusOK}})
+			}
+			r.recording.Record(history.Record{Request: &poll})
+		}
+	}()
+	rest, err := r.awaitRest(t.Context())
+	close(isOver)
+	<-polls
 	require.NoError(t, err)
+	require.Empty(t, rest.writes)
 	require.Equal(t, http.StatusOK, get())
 }
