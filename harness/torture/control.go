@@ -17,36 +17,48 @@ import (
 const (
 	// mostCompared is how many causes are compared at most.
 	mostCompared = 8
-	// compareRuns is how many more runs there are of a plan that failed.
-	compareRuns = 5
-	// leastControls and mostControls are how many runs there are without faults.
+	// compareRuns is how many more runs there are of a plan that failed, at first and then.
+	compareRuns, moreRuns = 3, 5
+	// leastControls and mostControls are how many runs there are without faults, at first and in all.
 	leastControls, mostControls = 8, 24
 	// significant is how probable it may be that a plan fails so often by chance, if its fault has nothing to do with it.
 	significant = 0.05
 )
 
-// control runs the plans of confirmed failures, and as many without faults, as many at a time as before.
+// control runs the plans of confirmed failures, and as many without faults, as many at a time as before. Those that a few runs do not
+// tell from what happens without their faults are run more often, unless the budget has ended.
 func (s *subject) control(ctx context.Context, o Options, report *Report) error {
-	var compared []Plan
-	for _, g := range report.Groups() {
-		if g.Confirmed() && len(compared) < mostCompared {
-			compared = append(compared, g.Failures[0].Plan)
+	compared := slices.DeleteFunc(report.Groups(), func(g Group) bool { return !g.Confirmed() })
+	compared = compared[:min(len(compared), mostCompared)]
+	controls := leastControls
+	more := compareRuns
+	budget := o.budget
+	o.budget = nil
+	for round := 1; len(compared) > 0; round++ {
+		var plans []Plan
+		for _, g := range compared {
+			plans = append(plans, slices.Repeat([]Plan{g.Failures[0].Plan}, more)...)
 		}
+		fmt.Fprintf(o.Progress, "torture: %s: comparing %d runs without faults with %s of each plan\n", count(len(compared), "failure", "failures"), controls, count(more, "run more", "more"))
+		if err := s.compare(ctx, o, report, append(plans, slices.Repeat([]Plan{NoFault}, controls)...)); err != nil {
+			return err
+		}
+		undecided := slices.DeleteFunc(report.Groups(), func(g Group) bool {
+			return g.isDecided() || !slices.ContainsFunc(compared, func(was Group) bool { return was.Verdict == g.Verdict && was.Cause == g.Cause })
+		})
+		if round == 2 || budget.left() <= 0 || s.scenario.isCluster() { // there, a run takes a minute
+			break
+		}
+		compared, more = undecided, moreRuns
+		controls = max(leastControls, min(mostControls, 2*o.Runs())-leastControls)
 	}
-	if len(compared) == 0 {
-		return nil
-	}
-	controls, more := min(mostControls, max(leastControls, 2*o.Runs())), compareRuns
-	if s.scenario.isCluster() { // such a run takes a minute
-		controls, more = leastControls, 3
-	}
-	plans := slices.Repeat([]Plan{NoFault}, controls)
-	for _, plan := range compared {
-		plans = append(plans, slices.Repeat([]Plan{plan}, more)...)
-	}
+	return nil
+}
+
+// compare runs plans, some of them without faults, in any order.
+func (s *subject) compare(ctx context.Context, o Options, report *Report, plans []Plan) error {
 	random := rand.New(rand.NewPCG(1, 0))
 	random.Shuffle(len(plans), func(i, j int) { plans[i], plans[j] = plans[j], plans[i] })
-	fmt.Fprintf(o.Progress, "torture: %s: comparing %d runs without faults with %s of each plan\n", count(len(compared), "failure", "failures"), controls, count(more, "more", "more"))
 	results := make(chan Outcome, len(plans))
 	err := s.executeAll(ctx, o, plans, func(outcome Outcome) error {
 		results <- outcome
@@ -101,6 +113,12 @@ func (r *Report) undisturbed() []Outcome {
 	return slices.DeleteFunc(all, func(o Outcome) bool { return o.Verdict == NotRun })
 }
 
+// isDecided reports whether the failure came each time with the fault and never without it, or was ruled out, so that more runs would
+// hardly change the verdict.
+func (g Group) isDecided() bool {
+	return g.Controls > 0 && (!g.Confirmed() || g.Alone == 0 && g.Seen == g.Runs)
+}
+
 // comesAnyway reports whether a failure is about as frequent without the fault as with it.
 func (g Group) comesAnyway() bool {
 	if g.Alone == 0 {
@@ -112,7 +130,7 @@ func (g Group) comesAnyway() bool {
 
 // isTooRare reports whether a failure came again so rarely that the fault may have nothing to do with it.
 func (g Group) isTooRare() bool {
-	return g.Controls > 0 && g.Runs > compareRuns && g.Seen <= 2
+	return g.Controls > 0 && g.Runs > compareRuns+moreRuns && g.Seen <= 2
 }
 
 // chance returns how probable it is that of k+c failures in n+m runs, k or more are among the n, if all runs are alike: Fisher's exact test.

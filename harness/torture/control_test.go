@@ -104,3 +104,21 @@ func TestJudgedAgain(t *testing.T) {
 	require.Equal(t, Passed, r.Retried[Plan{Kind: "slow"}.Key()][0].Verdict)
 	require.Equal(t, map[string]oracle.Range{"create pods a": {Min: 1, Max: 1}}, b.Expected.Did, "the baseline stays as it was")
 }
+
+// A few runs are enough where the fault decides each time, or where the failure is ruled out.
+func TestDecided(t *testing.T) {
+	for name, c := range map[string]struct {
+		group Group
+		want  bool
+	}{
+		"each time, and never without":       {Group{Seen: 5, Runs: 5, Controls: 8}, true},
+		"not each time":                      {Group{Seen: 4, Runs: 5, Controls: 8}, false},
+		"each time, and once without":        {Group{Seen: 5, Runs: 5, Alone: 1, Controls: 8}, false},
+		"as often without":                   {Group{Seen: 5, Runs: 5, Alone: 8, Controls: 8}, true},
+		"not compared":                       {Group{Seen: 2, Runs: 2}, false},
+		"twice of a few":                     {Group{Seen: 2, Runs: 5, Controls: 8}, false},
+		"only once more in all of many runs": {Group{Seen: 2, Runs: 10, Controls: 24}, true},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.group.isDecided()) })
+	}
+}

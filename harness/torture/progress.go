@@ -20,7 +20,7 @@ type progress struct {
 	total    int // plans
 	parallel int
 	begin    time.Time
-	until    time.Time // no plan begins after it; the zero time for no limit
+	budget   *budget
 	done     int
 	failed   int
 	printed  time.Time // when the last estimate was
@@ -42,9 +42,7 @@ func (p *progress) finished(o Outcome) {
 	// Plans begin at the same time, so the first to end say nothing of how long the others take.
 	if p.done >= 2*p.parallel && p.done < p.total {
 		left := time.Duration(float64(time.Since(p.begin)) / float64(p.done) * float64(p.total-p.done))
-		if !p.until.IsZero() {
-			left = max(0, min(left, time.Until(p.until)))
-		}
+		left = max(0, min(left, p.budget.left()))
 		text += fmt.Sprintf(", about %s left", left.Round(time.Second))
 	}
 	fmt.Fprintln(p.out, text)

@@ -52,8 +52,9 @@ type Options struct {
 	Seed     uint64
 	Seeds    int
 	MaxPlans int
-	// Budget is for how long plans begin, with the runs without faults; 0 for no limit. Those that run then come to their ends, and failures
-	// are repeated.
+	// Budget is for how long plans begin, with the runs without faults; 0 for no limit. As soon as there is a failure, the last third of
+	// it is for repeating it and for runs without its fault. What runs at the end of the budget comes to its end, and each failure is
+	// repeated and compared at least once, so it may take longer.
 	Budget time.Duration
 	// Kinds selects the kinds of fault that plans are made of, such as "killed after"; nil for all. It has no effect on Plans
 	// and Faults.
@@ -76,7 +77,7 @@ type Options struct {
 	// Unconfirmed leaves it to the caller to repeat failed plans.
 	Unconfirmed bool
 
-	until time.Time // no plan begins after it; the zero time for no limit
+	budget *budget // nil for no limit
 }
 
 // Outcome is what one run came to.
@@ -151,9 +152,8 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	isControlled := o.Baseline == nil && o.Reference == nil && len(o.Faults) == 0 && !o.Unconfirmed
-	if o.Budget > 0 {
-		o.until = time.Now().Add(o.Budget)
-	}
+	o.budget = newBudget(o.Budget)
+	defer o.budget.stop()
 	if o.Baseline == nil {
 		if o.Baseline, err = l.Learn(ctx, o); err != nil {
 			return nil, err
@@ -175,7 +175,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("no kind of fault matches %q; the kinds are: %s", o.Kinds, strings.Join(slices.Sorted(maps.Keys(kinds)), "; "))
 	}
 	plans = slices.DeleteFunc(plans, func(p Plan) bool { return o.Skip[p.Key()] })
-	p := &progress{out: o.Progress, total: len(plans), parallel: o.Runs(), begin: time.Now(), until: o.until}
+	p := &progress{out: o.Progress, total: len(plans), parallel: o.Runs(), begin: time.Now(), budget: o.budget}
 	var mu sync.Mutex
 	executeAll := o.Elsewhere
 	if executeAll == nil {
@@ -201,6 +201,9 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		defer mu.Unlock()
 		report.Outcomes = append(report.Outcomes, outcome.forReport())
 		p.finished(outcome)
+		if outcome.counts() {
+			o.budget.failed()
+		}
 		if o.Finished != nil {
 			o.Finished(outcome)
 		}
@@ -223,7 +226,6 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		err = s.confirm(ctx, o, report)
 	}
 	if err == nil && isControlled {
-		o.until = time.Time{}
 		err = s.control(ctx, o, report)
 	}
 	report.Duration = time.Since(begin)

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,21 +22,15 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 		group.Go(func() error {
 			defer close(next)
 			defer close(over)
-			over := make(<-chan time.Time) // never
-			if !o.until.IsZero() {
-				timer := time.NewTimer(time.Until(o.until))
-				defer timer.Stop()
-				over = timer.C
-			}
 			for _, plan := range queue {
 				select {
-				case <-over:
+				case <-o.budget.ended():
 					return nil
 				default:
 				}
 				select {
 				case next <- plan:
-				case <-over:
+				case <-o.budget.ended():
 					return nil
 				case <-ctx.Done():
 					return context.Cause(ctx)
@@ -134,21 +128,29 @@ func (s *subject) confirm(ctx context.Context, o Options, report *Report) error 
 		return nil
 	}
 	fmt.Fprintf(o.Progress, "torture: %s: repeating the plan, up to %d times\n", count(len(groups), "cause that was seen once", "causes that were seen once"), maxRetries)
+	var mu sync.Mutex
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(max(1, o.Runs()/2)) // some kill the control plane
 	for _, g := range groups {
-		for _, plan := range g.toRepeat() {
-			repeated, confirmed, err := s.repeat(ctx, o, plan, g.Verdict)
-			for _, again := range repeated {
-				report.retried(again)
+		work.Go(func() error {
+			for _, plan := range g.toRepeat() {
+				repeated, confirmed, err := s.repeat(ctx, o, plan, g.Verdict)
+				mu.Lock()
+				for _, again := range repeated {
+					report.retried(again)
+				}
+				mu.Unlock()
+				if err != nil {
+					return err
+				}
+				if confirmed {
+					break
+				}
 			}
-			if err != nil {
-				return err
-			}
-			if confirmed {
-				break
-			}
-		}
+			return nil
+		})
 	}
-	return nil
+	return work.Wait()
 }
 
 // repeat runs a plan that has failed with this verdict up to maxRetries times, not counting the runs that say nothing. confirmed

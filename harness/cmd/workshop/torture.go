@@ -116,7 +116,7 @@ Exit status:
 	flags.Uint64Var(&f.seed, "seed", 1, "first seed of --seeds")
 	flags.IntVar(&f.seeds, "seeds", 0, "number of plans to draw at random, with two or three faults each; 0: one plan for each possible fault")
 	flags.IntVar(&f.most, "most", 0, "maximum number of plans to run, the most telling first; 0: all")
-	flags.DurationVar(&f.budget, "budget", 0, "for how long plans begin, the most telling first, with the runs without faults, such as 5m; then failures are repeated; 0: no limit")
+	flags.DurationVar(&f.budget, "budget", 0, "time for everything, such as 5m, of which failures get the last third, to be repeated and compared; the most telling plans come first; 0: no limit")
 	flags.StringVar(&f.kinds, "kinds", "", "make plans only of the kinds of fault that match this `regexp`, such as 'killed|frozen'; default: all")
 	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what the machine's processors and memory allow")
 	flags.IntVar(&f.nodes, "nodes", defaultNodes, "number of simulated nodes; a scenario with \"scope: cluster\" has its own")
