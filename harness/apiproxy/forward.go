@@ -62,9 +62,17 @@ func (x *exchange) path() url.URL {
 	return u
 }
 
-// narrowed confines a list or watch across all namespaces to [Options.Namespace], if its resource is in Within.
+// narrowed confines a list or watch across all namespaces to [Options.Namespace], if its resource is in Within, and one of namespaces.
 func (x *exchange) narrowed(u *url.URL) *url.URL {
 	r := &x.record
+	if x.proxy.namespace != "" && r.Group == "" && r.Resource == "namespaces" && (r.Verb == "list" || r.Verb == "watch") {
+		query := u.Query()
+		if query.Get("fieldSelector") == "" {
+			query.Set("fieldSelector", "metadata.name="+x.proxy.namespace)
+			u.RawQuery = query.Encode()
+		}
+		return u
+	}
 	// One for objects of a certain name (fieldSelector) has a name, too.
 	isWide := (r.Verb == "list" || r.Verb == "watch") && r.Namespace == "" && strings.HasSuffix(u.Path, "/"+r.Resource)
 	if !isWide || !slices.Contains(x.proxy.within, schema.GroupResource{Group: r.Group, Resource: r.Resource}) {

@@ -75,7 +75,7 @@ type Options struct {
 	// call it concurrently.
 	Hold func(history.InjectionKind) (over func())
 	// Namespace and Within confine a controller that works in all namespaces to one: a list or watch of a resource
-	// Within across all namespaces is sent on as one of Namespace.
+	// Within across all namespaces is sent on as one of Namespace, and one of namespaces has only that one.
 	Namespace string
 	Within    []schema.GroupResource
 	// Keys hold the proxy's certificate and the token of [Proxy.Config]. With the keys of an earlier proxy at the same

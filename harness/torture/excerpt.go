@@ -11,7 +11,7 @@ import (
 )
 
 // excerpt returns the recorded requests that tell the failure, as lines: those around the first that something was done
-// to, and those after the failing step began; or the last ones.
+// to, and those after the failing step began; or the last ones. A line "…" stands for those left out between them.
 func excerpt(o Outcome) []string {
 	requests := slices.DeleteFunc(slices.Clone(o.History.Requests), func(r history.Request) bool { return r.Resource == "" })
 	chosen := map[int]bool{}
@@ -34,10 +34,15 @@ func excerpt(o Outcome) []string {
 		choose(at, before, after)
 	}
 	part := &history.History{}
+	gaps := map[int]bool{} // before these rows, there are others
 	for i, r := range requests {
-		if chosen[i] {
-			part.Requests = append(part.Requests, r)
+		if !chosen[i] {
+			continue
 		}
+		if i > 0 && !chosen[i-1] && len(part.Requests) > 0 {
+			gaps[len(part.Requests)] = true
+		}
+		part.Requests = append(part.Requests, r)
 	}
 	if len(part.Requests) == 0 {
 		return []string{}
@@ -47,7 +52,14 @@ func excerpt(o Outcome) []string {
 	if err := part.WriteRequests(&text); err != nil {
 		return []string{}
 	}
-	return trimmedLines(text.String())
+	var lines []string
+	for i, line := range trimmedLines(text.String()) { // after the header
+		if gaps[i-1] {
+			lines = append(lines, "…")
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // trimmedLines returns the lines of a table without the spaces at their ends.

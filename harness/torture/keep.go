@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
 )
@@ -235,12 +237,22 @@ func (k *Keep) begin(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create the directory for the outcomes: %w", err)
 	}
-	file, err := os.OpenFile(filepath.Join(dir, outcomesFile), os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s has the outcomes of an earlier run; give --resume to go on with it, or another directory", dir)
-	}
+	path := filepath.Join(dir, outcomesFile)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("create the file for the outcomes: %w", err)
+	}
+	if err := lock(file); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	has, err := hasOutcomes(file)
+	if has {
+		err = fmt.Errorf("%s has the outcomes of an earlier run; give --resume to go on with it, or another directory", dir)
+	} else if err == nil {
+		err = file.Truncate(0) // an earlier run ended before its first plan did
+	}
+	if err != nil {
+		return errors.Join(err, file.Close())
 	}
 	k.dir, k.file = dir, file
 	if err := k.append(k.identity); err != nil {
@@ -248,6 +260,28 @@ func (k *Keep) begin(dir string) error {
 		return errors.Join(fmt.Errorf("create the file for the outcomes: %w", err), os.Remove(file.Name()))
 	}
 	return nil
+}
+
+// lock keeps a file of outcomes for us until it is closed.
+func lock(file *os.File) error {
+	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("another torture that still runs keeps its outcomes in %s; give another directory", filepath.Dir(file.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("lock the file for the outcomes: %w", err)
+	}
+	return nil
+}
+
+// hasOutcomes reports whether there is more in a file of outcomes than whose they are.
+func hasOutcomes(file *os.File) (bool, error) {
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return false, fmt.Errorf("read the outcomes of the earlier run: %w", err)
+	}
+	_, rest, _ := bytes.Cut(text, []byte("\n"))
+	return len(rest) > 0, nil
 }
 
 // resume reads the outcomes of an earlier run.
@@ -291,6 +325,9 @@ func (k *Keep) resume(dir string) error {
 		k.noteNumber(entry.Name())
 	}
 	if k.file, err = os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0); err == nil {
+		if err := lock(k.file); err != nil {
+			return err
+		}
 		err = k.file.Truncate(int64(len(complete)))
 	}
 	if err != nil {

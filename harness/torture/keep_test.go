@@ -158,6 +158,29 @@ func TestKeepInATemporaryDirectory(t *testing.T) {
 	require.NoError(t, second.Close())
 }
 
+// A run that ended before its first plan leaves nothing to go on with, and is not in the way of the next.
+func TestKeepAfterARunWithoutOutcomes(t *testing.T) {
+	dir, read := keptWorld(t)
+	open := func(resume bool) (*Keep, error) {
+		return OpenKeep(filepath.Join(dir, "kept"), read(), Single(filepath.Join(dir, "program")), resume)
+	}
+	first, err := open(false)
+	require.NoError(t, err)
+	for _, resume := range []bool{false, true} {
+		_, err = open(resume)
+		require.ErrorContains(t, err, "another torture that still runs keeps its outcomes in "+filepath.Join(dir, "kept"))
+	}
+	require.NoError(t, first.Close())
+	overwrite(t, dir, "program", "#!/bin/bash\n")
+	second, err := open(false)
+	require.NoError(t, err)
+	second.Add(Outcome{Plan: Plan{Kind: "slow"}, History: &history.History{}})
+	require.NoError(t, second.Close())
+	third, err := open(true)
+	require.NoError(t, err, "it is of the second program")
+	require.NoError(t, third.Close())
+}
+
 func TestKeepWrongInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, dir string)

@@ -420,6 +420,10 @@ func TestExcerpt(t *testing.T) {
 	h.Requests = append(h.Requests, history.Request{Start: at(20), Verb: "get", URI: "/healthz", Status: 200})
 	names := func(o Outcome) (names []string) {
 		for _, line := range excerpt(o)[1:] {
+			if line == "…" {
+				names = append(names, line)
+				continue
+			}
 			names = append(names, strings.Fields(line)[3])
 		}
 		return names
@@ -427,7 +431,7 @@ func TestExcerpt(t *testing.T) {
 	require.Equal(t, []string{"p17", "p18", "p19"}, names(Outcome{History: h}), "without a fault, the last ones")
 	h.Requests[3].Injected = []history.Injection{refusal}
 	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7"}, names(Outcome{History: h}), "those around the fault")
-	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "p10", "p11", "p12", "p13", "p14", "p15", "p16"},
+	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "…", "p10", "p11", "p12", "p13", "p14", "p15", "p16"},
 		names(Outcome{History: h, FailedAt: at(12)}), "and those of the step that failed")
-	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "p18", "p19"}, names(Outcome{History: h, FailedAt: at(30)}))
+	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "…", "p18", "p19"}, names(Outcome{History: h, FailedAt: at(30)}))
 }

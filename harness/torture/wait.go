@@ -56,12 +56,21 @@ func (r *run) converge(ctx context.Context, step string) error {
 				return err
 			}
 			return &Failure{Lost, causeOf(violation, r.namespace),
-				fmt.Sprintf("%s, %s after %s", unqualified(violation.Message, r.namespace), r.scenario.Patience.Duration, step)}
+				fmt.Sprintf("%s, %s after %s", unqualified(violation.Message, r.namespace), r.patience(begin), step)}
 		}
 		if err := r.sleep(ctx, changed, 4*pollInterval); err != nil {
 			return err
 		}
 	}
+}
+
+// patience says how long the controller has had since begin, and how long it was by the clock, if that is much longer.
+func (r *run) patience(begin time.Time) string {
+	text := r.scenario.Patience.String()
+	if all := time.Since(begin); all > 2*r.scenario.Patience.Duration {
+		text += fmt.Sprintf(" (%s with the time in which the machine was busy, or the fault kept it waiting)", all.Round(time.Second))
+	}
+	return text
 }
 
 // awaitOutput waits until the controller has printed what the scenario says.
