@@ -86,7 +86,7 @@ func Run(ctx context.Context, kubeconfig string) error {
 		RESTMapper:                   mapper,
 		ImpersonatingDynamicClient:   clients.ToImpersonatingDynamicClient(),
 		ImpersonatingTypedClient:     clients.ToImpersonatingTypedClient(),
-		TypedClient:                  typedClient,
+		TypedClient:                  kubeletClient{typedClient},
 		TypedKwokClient:              stageClient,
 		LocalStages:                  stages,
 		FuncMap:                      gotpl.FuncMap{"StatusPatch": templateStatusPatch},
