@@ -106,6 +106,7 @@ type waiting struct {
 	hidden bool      // it is unobserved: forwarded only if no event of its object replaces it before due
 	last   bool      // the watch ends with this event, or without an event if event is empty
 	err    error     // what the watch ends with, if last
+	by     *Armed    // hidden by it; nil if by the fault of the whole watch
 }
 
 // edit forwards a watch and carries out the injection. A watch in an encoding that it does not know is forwarded
@@ -225,24 +226,43 @@ func (e *editor) come(event []byte) error {
 	} else {
 		e.number++
 		if e.injection.Watch != "" && e.number == e.injection.Event {
-			switch e.injection.Watch {
-			case WatchCut:
-				w = waiting{due: w.due, last: true, err: errOnPurpose}
-			case WatchExpired:
-				w.last = true
-				if w.event, err = e.format.expired(); err != nil {
-					return err
-				}
-				w.record = e.event("ERROR", metadata{}, 0)
-			case WatchUnobserved:
-				w.hidden = true
-				w.due = w.due.Add(UnobservedLimit)
-			case WatchHeld:
-				e.held = e.proxy.released()
+			if err := e.disturb(&w, e.injection.Watch); err != nil {
+				return err
 			}
+		}
+		for _, f := range e.injection.atEvents {
+			if !f.isAtEvent() || w.last || w.hidden {
+				continue
+			}
+			if err := e.disturb(&w, f.Watch); err != nil {
+				return err
+			}
+			e.record.Injected = append(slices.Clone(e.record.Injected), injection{Effect: Effect{Watch: f.Watch, Event: e.number}}.recorded("")...)
+			w.by = f
+			f.met.Store(!w.hidden)
 		}
 	}
 	e.waiting = append(e.waiting, w)
+	return nil
+}
+
+// disturb does to an event what is to happen to it.
+func (e *editor) disturb(w *waiting, what string) (err error) {
+	switch what {
+	case WatchCut:
+		*w = waiting{due: w.due, last: true, err: errOnPurpose}
+	case WatchExpired:
+		w.last = true
+		if w.event, err = e.format.expired(); err != nil {
+			return err
+		}
+		w.record = e.event("ERROR", metadata{}, 0)
+	case WatchUnobserved:
+		w.hidden = true
+		w.due = w.due.Add(UnobservedLimit)
+	case WatchHeld:
+		e.held = e.proxy.released()
+	}
 	return nil
 }
 
@@ -284,7 +304,7 @@ func (e *editor) passOn(complete bool) (wait time.Duration, done bool, err error
 
 // replace removes the first event if another event of the same object has arrived. It says whether it did.
 func (e *editor) replace() (bool, error) {
-	hidden := e.waiting[0].record
+	hidden, by := e.waiting[0].record, e.waiting[0].by
 	for i := range e.waiting[1:] {
 		next := &e.waiting[1+i]
 		if next.record.Type == "BOOKMARK" || next.record.Namespace != hidden.Namespace || next.record.Name != hidden.Name {
@@ -304,6 +324,9 @@ func (e *editor) replace() (bool, error) {
 			}
 		}
 		e.waiting = rest
+		if by != nil {
+			by.met.Store(true)
+		}
 		return true, nil
 	}
 	return false, nil

@@ -292,3 +292,53 @@ func TestLateAndCut(t *testing.T) {
 		eventually(t, "it has ended", func() bool { return !w.only().Open })
 	})
 }
+
+// The event is counted among those of all watches that match, from when the fault is no longer paused: a watch may have been open before.
+func TestAnEventOfAnyWatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		what string
+		sees []string // after the first event, and what comes in a second watch
+		text string
+	}{
+		"cut":        {apiproxy.WatchCut, []string{"MODIFIED a 2"}, "cut at event 3"},
+		"unobserved": {apiproxy.WatchUnobserved, []string{"MODIFIED a 2", "MODIFIED a 4"}, "unobserved at event 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := apiproxy.ArmAtEvents(apiproxy.Fault{Match: apiproxy.Match{Verb: "watch", Resource: "pods"}, Effect: apiproxy.Effect{Watch: c.what, Event: 2}})
+			f.SetPaused(true)
+			pieces := make(chan string, 10)
+			w := newWorld(t, func(out http.ResponseWriter, r *http.Request) {
+				out.Header().Set("Content-Type", "application/json")
+				out.(http.Flusher).Flush()
+				for {
+					select {
+					case piece := <-pieces:
+						_, _ = io.WriteString(out, piece)
+						out.(http.Flusher).Flush()
+					case <-r.Context().Done():
+						return
+					}
+				}
+			})
+			p, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: w.upstream, Armed: []*apiproxy.Armed{f}, Record: w.memory.Record})
+			require.NoError(t, err)
+			defer p.Stop()
+			opened, err := clientset(t, p.Config()).CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			defer opened.Stop()
+			watched := &watched{world: w, pieces: pieces, watch: opened}
+			watched.send("ADDED", "a", "1")
+			watched.sees("ADDED a 1")
+			f.SetPaused(false)
+			for _, version := range []string{"2", "3", "4"} {
+				watched.send("MODIFIED", "a", version)
+			}
+			watched.sees(c.sees...)
+			eventually(t, "it was done", f.IsMet)
+			f.SetPaused(true)
+			opened.Stop()
+			eventually(t, "it has ended", func() bool { return !w.only().Open })
+			require.Equal(t, c.text, w.only().Injections())
+		})
+	}
+}

@@ -33,7 +33,7 @@ func (s *subject) control(ctx context.Context, o Options, report *Report) error 
 	controls := leastControls
 	more := compareRuns
 	budget := o.budget
-	o.budget = nil
+	o.budget, o.Alone = nil, true
 	for round := 1; len(compared) > 0; round++ {
 		var plans []Plan
 		for _, g := range compared {

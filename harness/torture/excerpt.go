@@ -11,7 +11,7 @@ import (
 )
 
 // excerpt returns the recorded requests that tell the failure, as lines: those around the first that something was done
-// to, and those after the failing step began; or the last ones. A line "…" stands for those left out between them.
+// to, those after the failing step began, and the last of the writes that the failure is about; or the last ones. A line "…" stands for those left out between them.
 func excerpt(o Outcome) []string {
 	requests := slices.DeleteFunc(slices.Clone(o.History.Requests), func(r history.Request) bool { return r.Resource == "" })
 	chosen := map[int]bool{}
@@ -32,6 +32,15 @@ func excerpt(o Outcome) []string {
 			at = len(requests)
 		}
 		choose(at, before, after)
+	}
+	if verb, resource, found := writeIn(o.Cause); found { // the last ones of these: it did them once too often
+		left := 3
+		for at := len(requests) - 1; at >= 0 && left > 0; at-- {
+			if r := requests[at]; r.Verb == verb && (r.Resource == resource || r.What() == resource) {
+				choose(at, 0, 0)
+				left--
+			}
+		}
 	}
 	part := &history.History{}
 	gaps := map[int]bool{} // before these rows, there are others
@@ -60,6 +69,22 @@ func excerpt(o Outcome) []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// writeIn returns the write that the cause of a failure names, such as "added pods web-*" or "needless patch pods a".
+func writeIn(cause string) (verb, resource string, found bool) {
+	words := strings.Fields(strings.TrimPrefix(cause, "needless "))
+	if len(words) < 2 {
+		return "", "", false
+	}
+	verb = words[0]
+	switch verb {
+	case "added":
+		verb = "create"
+	case "deleted":
+		verb = "delete"
+	}
+	return verb, words[1], slices.Contains([]string{"create", "update", "patch", "delete"}, verb)
 }
 
 // trimmedLines returns the lines of a table without the spaces at their ends.

@@ -28,6 +28,8 @@ type Baseline struct {
 	opened      map[watching]bool
 	lease       time.Duration   // see observation.lease
 	wide        map[string]bool // programs that are told their namespace, and look at all
+	steps       []stepBaseline
+	stepStarts  []time.Time // of the first run, and when its last step ended
 }
 
 // clone returns a copy to which runs can be added.
@@ -58,6 +60,11 @@ type observation struct {
 	cutOff    []history.Request // in flight at SIGTERM, and given up by the controller
 	rest      quietTime
 	lease     time.Duration // how long the Leases of the controller last, the longest; 0 if there are none, or not looked for
+
+	// Of a run without faults:
+	stepStarts []time.Time      // and when the last step ended
+	steps      []oracle.Effects // of each step
+	stepEnds   [][]string       // normalized; nil for a step that goes on without waiting
 }
 
 // quietTime is what was seen in the quiet time at the end of a run.

@@ -612,7 +612,7 @@ func confirmEarlier(o Options, report *Report, earlier int, run func(Options) (*
 	}
 	begin := time.Now()
 	o.Plans, o.Baseline, o.Skip, o.Finished = repeat, report.Baseline, nil, nil
-	o.Elsewhere = nil // repetitions are always here
+	o.Elsewhere, o.Alone = nil, true // repetitions are always here
 	again, err := run(o)
 	if again != nil {
 		for _, outcome := range again.Outcomes {

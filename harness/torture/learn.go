@@ -44,7 +44,8 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 		var group errgroup.Group
 		for i := range outcomes {
 			group.Go(func() (err error) {
-				outcomes[i], seen[i], err = s.execute(ctx, nil, NoFault)
+				got, err := s.execute(ctx, nil, job{{Plan: NoFault}})
+				outcomes[i], seen[i] = got.Outcome, got.seen
 				return err
 			})
 		}
@@ -62,7 +63,7 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 				return nil, errors.New(outcome.Message)
 			}
 			if outcome.Verdict != Passed {
-				return nil, &UnfitError{outcome.Verdict, fmt.Sprintf("the controller fails without faults: %s: %s\n%s", outcome.Verdict, outcome.Message, tail(outcome.Log))}
+				return nil, &UnfitError{outcome.Verdict, fmt.Sprintf("the controller fails without faults: %s: %s\n%s\n%s", outcome.Verdict, outcome.Message, lastRequests(outcome), tail(outcome.Log))}
 			}
 			if settled++; b.add(outcome, seen[i]) {
 				settled = 0
@@ -83,6 +84,15 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 	return b, nil
 }
 
+// lastRequests returns what the controller asked for last, as the lines of a table.
+func lastRequests(o Outcome) string {
+	lines := excerpt(o)
+	if len(lines) == 0 {
+		return "it has sent no request"
+	}
+	return "some of its requests:\n  " + strings.Join(lines, "\n  ")
+}
+
 // wideOf returns the programs that are wide in any of the runs.
 func wideOf(outcomes []Outcome) map[string]bool {
 	all := map[string]bool{}
@@ -96,6 +106,7 @@ func wideOf(outcomes []Outcome) map[string]bool {
 func (b *Baseline) add(outcome Outcome, o *observation) (news bool) {
 	b.Runs++
 	news = b.Expected.Add(o.effects)
+	b.addSteps(o)
 	if b.Runs == 1 {
 		b.end, b.History, b.watched, b.opened = o.end, outcome.History, o.watched, o.opened
 	}

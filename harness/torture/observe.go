@@ -61,11 +61,18 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 		return err
 	}
 	recorded := r.recording.History()
-	seen.effects = oracle.EffectsOf(recorded, r.scope(), r.scenario.plurals(), r.scenario.classesIn(recorded, r.states.Classes()))
+	seen.effects = r.effectsOf(recorded)
 	if r.states.Gaps() == 0 {
 		seen.effects.Changes = r.states.Counts()
 	}
-	seen.watched, seen.opened = r.watchedIn(recorded), r.openedIn(recorded)
+	seen.watched, seen.opened = r.seenAtStart, r.openedIn(recorded)
+	if r.learns {
+		seen.stepStarts = append(slices.Clone(r.stepStarts), r.restBegan)
+		for i, from := range r.stepStarts {
+			seen.steps = append(seen.steps, r.effectsOf(recorded.Between(from, seen.stepStarts[i+1])))
+			seen.stepEnds = append(seen.stepEnds, r.stepEnds[i])
+		}
+	}
 	for _, q := range recorded.Requests {
 		if q.IsDisturbed() {
 			seen.injected++

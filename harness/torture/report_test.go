@@ -433,5 +433,8 @@ func TestExcerpt(t *testing.T) {
 	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7"}, names(Outcome{History: h}), "those around the fault")
 	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "…", "p10", "p11", "p12", "p13", "p14", "p15", "p16"},
 		names(Outcome{History: h, FailedAt: at(12)}), "and those of the step that failed")
+	h.Requests[14].Verb = "create"
+	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "…", "p14"}, names(Outcome{History: h, Cause: "added pods p14"}), "and the write that the failure is about")
+	h.Requests[14].Verb = "get"
 	require.Equal(t, []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "…", "p18", "p19"}, names(Outcome{History: h, FailedAt: at(30)}))
 }

@@ -31,23 +31,38 @@ type subject struct {
 // run is one run of the scenario: it plays the steps to the programs, under the faults of a plan, and sees what comes of it.
 type run struct {
 	*processes
-	plan  Plan
+	job   job
+	plan  Plan // of the job
 	rules rules
 	armed []armed // the faults of the plan
 	// watched are the resources of which programs must be sent events before the first step; nil for none.
-	watched    map[watching]bool
-	machines   *machines
-	learns     bool     // that this run is one of the baseline
-	end        []string // of runs without faults, normalized; nil if it is not known
-	stepStarts []time.Time
+	watched map[watching]bool
+	// seenAtStart are those of which they have been sent some.
+	seenAtStart map[watching]bool
+	machines    *machines
+	learns      bool     // that this run is one of the baseline
+	end         []string // of runs without faults, normalized; nil if it is not known
+	steps       []stepBaseline
+	stepStarts  []time.Time
+	stepEnds    map[int][]string // of a run without faults
+	restBegan   time.Time        // when the last step ended
+	isSuspect   bool             // something in a joint run was unusual
 }
 
-// run runs one plan on a control plane, and judges it by a baseline, or by itself if that is nil. The error is one that
+// result is what a run came to.
+type result struct {
+	Outcome
+	seen *observation // nil if it ended before
+	run  *run
+}
+
+// run runs a job on a control plane, and judges it by a baseline, or by itself if that is nil. The error is one that
 // ends everything, such as Ctrl-C; that this run could not be carried out is part of the outcome.
-func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseline) (Outcome, *observation, error) {
+func (s *subject) run(ctx context.Context, p *controlPlane, of job, b *Baseline) (result, error) {
 	start := time.Now()
+	plan := of.plan()
 	w := &world{subject: s, number: s.lab.runs.Add(1), controlPlane: p}
-	r := &run{processes: newProcesses(w), plan: plan, armed: arm(plan)}
+	r := &run{processes: newProcesses(w), job: of, plan: plan, armed: of.arm(), stepEnds: map[int][]string{}}
 	r.machines = newMachines(ctx, r.processes)
 	defer r.machines.stop()
 	switch {
@@ -59,7 +74,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 		r.namespace = fmt.Sprintf("torture-%d", r.number)
 	}
 	if r.learns = b == nil; !r.learns {
-		r.watched, r.opened, r.end = b.watched, b.opened, b.end
+		r.watched, r.opened, r.end, r.steps = b.watched, b.opened, b.end, b.steps
 	}
 	var seen *observation
 	err := r.compile()
@@ -91,9 +106,11 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 	var failure *Failure
 	switch silent := (*SilentError)(nil); {
 	case ctx.Err() != nil:
-		return outcome, seen, context.Cause(ctx)
+		return result{outcome, seen, r}, context.Cause(ctx)
 	case errors.As(err, &silent):
-		return outcome, seen, silent
+		return result{outcome, seen, r}, silent
+	case errors.As(err, new(suspicion)):
+		r.isSuspect = true
 	case errors.As(err, &failure) && r.otherRun(failure.Message) != "":
 		outcome.Verdict, outcome.Message = NotRun, fmt.Sprintf("the controller has met %s, which is of another run: what it looks at must be among the scenario's \"resources\", "+
 			"or it needs --parallel 1, or \"scope: cluster\": %s: %s", r.otherRun(failure.Message), failure.Verdict, failure.Message)
@@ -102,7 +119,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, plan Plan, b *Baseli
 	case err != nil:
 		outcome.Verdict, outcome.Message = NotRun, err.Error()
 	}
-	return outcome, seen, nil
+	return result{outcome, seen, r}, nil
 }
 
 // compile compiles the rules, unless all runs share them: that takes some milliseconds.
@@ -153,7 +170,11 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 		return nil, err
 	}
 	seen = new(observation)
-	r.recordStep(time.Now(), "the quiet time")
+	if r.job.isJoint() {
+		r.pauseFaults(true)
+	}
+	r.restBegan = time.Now()
+	r.recordStep(r.restBegan, "the quiet time")
 	if seen.rest, err = r.awaitRest(ctx); err != nil {
 		return nil, err
 	}
@@ -260,6 +281,11 @@ func (r *run) stopAll() (err error) {
 func (r *run) beginStep(name string) {
 	now := time.Now()
 	r.stepStarts = append(r.stepStarts, now)
+	if r.job.isJoint() {
+		for i, p := range r.job {
+			r.armed[i].SetPaused(p.Step != len(r.stepStarts)-1)
+		}
+	}
 	r.recordStep(now, name)
 }
 
@@ -273,6 +299,10 @@ func (r *run) play(ctx context.Context) error {
 		return err
 	}
 	if err := r.converge(ctx, "the start"); err != nil {
+		return err
+	}
+	r.seenAtStart = r.watchedIn(r.recording.History())
+	if err := r.leaveStep(ctx); err != nil {
 		return err
 	}
 	for i, step := range r.scenario.Steps {
@@ -293,6 +323,9 @@ func (r *run) play(ctx context.Context) error {
 			return err
 		}
 		if err := r.settle(ctx); err != nil {
+			return err
+		}
+		if err := r.leaveStep(ctx); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 func (r *Report) Summary(d Details) *report.Summary {
 	s := &report.Summary{
 		Scenario: d.Scenario, Kinds: r.kinds(), Plans: len(r.Outcomes), Failed: len(r.Failures()), NotMet: len(r.NotMet()), NotRun: len(r.NotRun()),
-		Duration: r.Duration, Notes: r.notes(), Interrupted: d.Interrupted, Possible: r.possible,
+		Duration: r.Duration, Notes: r.notes(), Interrupted: d.Interrupted, Possible: r.possible, Runs: r.Runs,
 	}
 	if r.world.Baseline != nil {
 		s.Writes = r.world.Coverage(r.met())

@@ -76,6 +76,9 @@ type Options struct {
 	Elsewhere func(ctx context.Context, plans []Plan, finished func(Outcome) error) error
 	// Unconfirmed leaves it to the caller to repeat failed plans.
 	Unconfirmed bool
+	// Alone has each plan run by itself. Otherwise, plans whose faults come in different steps share runs that show that nothing is wrong;
+	// all others are repeated alone.
+	Alone bool
 
 	budget *budget // nil for no limit
 }
@@ -110,6 +113,8 @@ type Report struct {
 	// Controls are runs without faults, with which failures are compared. There are none if there is no failure, or if it was said which
 	// faults to inject.
 	Controls []Outcome
+	// Runs is how many runs the plans took, without repetitions; 0 if they ran elsewhere. See [Options.Alone].
+	Runs int
 	// Planned are the plans that were to be run, in their order.
 	Planned  []Plan
 	Duration time.Duration
@@ -213,11 +218,15 @@ func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 		return nil
 	}
 	report.Planned = plans
+	before := l.runs.Load()
 	for pending := plans; len(pending) > 0 && err == nil; pending = report.pending() {
 		err = without(executeAll(ctx, pending, finished), errEnough) // the other runs were cancelled
 		if !o.FirstOnly {
 			break
 		}
+	}
+	if o.Elsewhere == nil {
+		report.Runs = int(l.runs.Load() - before)
 	}
 	if err == nil && len(report.Outcomes) == 0 && len(plans) > 0 && o.Budget > 0 {
 		err = fmt.Errorf("no plan was run: the runs without faults took the whole budget of %s; give a longer one", o.Budget)
@@ -363,6 +372,6 @@ func (o Options) possible(undisturbed *Baseline) []Plan { return plan.Possible(o
 func (o Options) world(undisturbed *Baseline) plan.World {
 	return plan.World{
 		Baseline: o.Scenario.byTarget(undisturbed.History), Resources: o.Scenario.plurals(), Outside: slices.Sorted(maps.Keys(o.Scenario.Outside)),
-		ReachesMachine: o.Scenario.reachesMachine, Lease: undisturbed.lease, MostHeldUp: maxHeldUp,
+		ReachesMachine: o.Scenario.reachesMachine, Lease: undisturbed.lease, MostHeldUp: maxHeldUp, Steps: undisturbed.stepStarts,
 	}
 }

@@ -16,28 +16,19 @@ import (
 // executeAll runs plans, several at a time: three quarters of what the machine surely takes, or more while it has processor time
 // to spare, unless we were told how many. finished is called for each of them, by several goroutines; its error ends all.
 func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finished func(Outcome) error) error {
+	var queues [][]job
+	runs := 0
+	for _, queue := range s.queues(o, plans) {
+		queues = append(queues, s.joinPlans(o, queue))
+		runs += len(queues[len(queues)-1])
+	}
+	if runs < len(plans) {
+		fmt.Fprintf(o.Progress, "torture: %d plans in %d runs, or in more if anything is unusual\n", len(plans), runs)
+	}
 	group, ctx := errgroup.WithContext(ctx)
-	for i, queue := range s.queues(o, plans) {
-		next, over := make(chan Plan), make(chan struct{})
-		group.Go(func() error {
-			defer close(next)
-			defer close(over)
-			for _, plan := range queue {
-				select {
-				case <-o.budget.ended():
-					return nil
-				default:
-				}
-				select {
-				case next <- plan:
-				case <-o.budget.ended():
-					return nil
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			}
-			return nil
-		})
+	for i, queue := range queues {
+		all, stop := newJobs(ctx, queue, o.budget.ended())
+		defer stop()
 		workers := o.Runs()
 		always := workers // the others wait for processor time to spare
 		if o.Parallel == 0 {
@@ -52,16 +43,14 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 			group.Go(func() error {
 				for {
 					if n >= always {
-						s.lab.stalls.awaitSpare(over)
+						s.lab.stalls.awaitSpare(all.ended)
 					}
-					plan, ok := <-next
+					of, ok := all.next()
 					if !ok {
 						return nil
 					}
-					outcome, _, err := s.execute(ctx, o.Baseline, plan)
-					if err == nil {
-						err = finished(outcome)
-					}
+					again, err := s.executeJob(ctx, o.Baseline, of, finished)
+					all.done(again)
 					if err != nil {
 						return err
 					}
@@ -70,6 +59,24 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 		}
 	}
 	return group.Wait()
+}
+
+// executeJob runs a job, and calls finished for each plan of which it says something. It returns what is to be run because of it.
+func (s *subject) executeJob(ctx context.Context, b *Baseline, of job, finished func(Outcome) error) (again []job, err error) {
+	result, err := s.execute(ctx, b, of)
+	if err != nil {
+		return nil, err
+	}
+	if !of.isJoint() {
+		return nil, finished(result.Outcome)
+	}
+	passed, again := of.sortOut(result.Outcome, result.run)
+	for _, outcome := range passed {
+		if err := finished(outcome); err != nil {
+			return nil, err
+		}
+	}
+	return again, nil
 }
 
 // queues returns the plans that share a control plane, and those that run beside them, fewer at a time, as they kill a
@@ -92,29 +99,29 @@ func (s *subject) queues(o Options, plans []Plan) [][]Plan {
 // needsExpendable reports whether a plan kills a control plane that other plans use.
 func (s *subject) needsExpendable(plan Plan) bool { return plan.Crashes() && !s.scenario.isCluster() }
 
-// execute runs one plan on the control plane that it needs: the shared one, one that it may kill, or one of its own.
-func (s *subject) execute(ctx context.Context, b *Baseline, plan Plan) (outcome Outcome, seen *observation, err error) {
+// execute runs a job on the control plane that it needs: the shared one, one that it may kill, or one of its own.
+func (s *subject) execute(ctx context.Context, b *Baseline, of job) (got result, err error) {
 	switch {
 	case s.scenario.isCluster():
 		p, err := s.lab.newControlPlane(ctx, cmp.Or(s.scenario.Nodes, 3))
 		if ctx.Err() != nil {
-			return outcome, nil, context.Cause(ctx)
+			return got, context.Cause(ctx)
 		}
 		if err != nil {
-			return Outcome{Plan: plan, Verdict: NotRun, Message: err.Error(), History: &history.History{}}, nil, nil
+			return result{Outcome: Outcome{Plan: of.plan(), Verdict: NotRun, Message: err.Error(), History: &history.History{}}, run: &run{}}, nil
 		}
 		p.clients.alone = true
 		s.lab.makeCrashable(p)
-		outcome, seen, err = s.run(ctx, p, plan, b)
-		return outcome, seen, errors.Join(err, p.restartErr(), p.cluster.Stop())
-	case s.needsExpendable(plan):
+		got, err = s.run(ctx, p, of, b)
+		return got, errors.Join(err, p.restartErr(), p.cluster.Stop())
+	case s.needsExpendable(of.plan()):
 		err = s.lab.withExpendable(func(p *controlPlane) (err error) {
-			outcome, seen, err = s.run(ctx, p, plan, b)
+			got, err = s.run(ctx, p, of, b)
 			return err
 		})
-		return outcome, seen, err
+		return got, err
 	}
-	return s.run(ctx, s.lab.shared, plan, b)
+	return s.run(ctx, s.lab.shared, of, b)
 }
 
 // maxRetries is how often a failed plan is repeated to see whether it fails again.
@@ -129,6 +136,7 @@ func (s *subject) confirm(ctx context.Context, o Options, report *Report) error 
 	}
 	fmt.Fprintf(o.Progress, "torture: %s: repeating the plan, up to %d times\n", count(len(groups), "cause that was seen once", "causes that were seen once"), maxRetries)
 	var mu sync.Mutex
+	left := len(groups)
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(max(1, o.Runs()/2)) // some kill the control plane
 	for _, g := range groups {
@@ -147,6 +155,10 @@ func (s *subject) confirm(ctx context.Context, o Options, report *Report) error 
 					break
 				}
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			left--
+			fmt.Fprintf(o.Progress, "torture: %s: %s: repeated, %d left\n", g.Verdict, g.Cause, left)
 			return nil
 		})
 	}
@@ -158,10 +170,11 @@ func (s *subject) confirm(ctx context.Context, o Options, report *Report) error 
 func (s *subject) repeat(ctx context.Context, o Options, plan Plan, verdict Verdict) (outcomes []Outcome, confirmed bool, err error) {
 	seen := map[Verdict]int{verdict: 1}
 	for tries := 0; tries < 2*maxRetries && len(outcomes) < maxRetries; tries++ {
-		again, _, err := s.execute(ctx, o.Baseline, plan)
+		got, err := s.execute(ctx, o.Baseline, job{{Plan: plan}})
 		if err != nil {
 			return outcomes, false, err
 		}
+		again := got.Outcome
 		if again.saysNothing() {
 			continue
 		}

@@ -237,6 +237,9 @@ func (r *run) awaitRest(ctx context.Context) (quietTime, error) {
 }
 
 func (r *run) pauseFaults(paused bool) {
+	if r.job.isJoint() { // each has had its step
+		paused = true
+	}
 	for _, f := range r.armed {
 		f.SetPaused(paused)
 	}

@@ -32,6 +32,7 @@ type tortureFlags struct {
 	parallel int
 	most     int
 	budget   time.Duration
+	alone    bool
 	kinds    string
 	nodes    int
 	first    bool
@@ -117,6 +118,7 @@ Exit status:
 	flags.IntVar(&f.seeds, "seeds", 0, "number of plans to draw at random, with two or three faults each; 0: one plan for each possible fault")
 	flags.IntVar(&f.most, "most", 0, "maximum number of plans to run, the most telling first; 0: all")
 	flags.DurationVar(&f.budget, "budget", 0, "time for everything, such as 5m, of which failures get the last third, to be repeated and compared; the most telling plans come first; 0: no limit")
+	flags.BoolVar(&f.alone, "alone", false, "run each plan by itself; otherwise, those whose faults come in different steps share runs, and are run alone if anything is unusual")
 	flags.StringVar(&f.kinds, "kinds", "", "make plans only of the kinds of fault that match this `regexp`, such as 'killed|frozen'; default: all")
 	flags.IntVar(&f.parallel, "parallel", 0, "how many runs at a time; 0: what the machine's processors and memory allow")
 	flags.IntVar(&f.nodes, "nodes", defaultNodes, "number of simulated nodes; a scenario with \"scope: cluster\" has its own")
@@ -180,7 +182,7 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 		}
 	}
 	o := torture.Options{
-		Scenario: scenario, Commands: commands, Replays: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, MaxPlans: f.most, Budget: f.budget, Kinds: kinds,
+		Scenario: scenario, Commands: commands, Replays: f.times, Seed: f.seed, Seeds: f.seeds, Parallel: f.parallel, MaxPlans: f.most, Budget: f.budget, Alone: f.alone, Kinds: kinds,
 		FirstOnly: f.first, Nodes: f.nodes, Progress: os.Stderr,
 	}
 	if o.Faults, err = parseFaults(f.faults); err != nil {
@@ -275,6 +277,9 @@ func (f tortureFlags) continuation(dir string) []string {
 		if n.value != n.standard {
 			flags = append(flags, n.flag, fmt.Sprint(n.value))
 		}
+	}
+	if f.alone {
+		flags = append(flags, "--alone")
 	}
 	if f.budget > 0 {
 		flags = append(flags, "--budget", f.budget.String())

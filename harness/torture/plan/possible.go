@@ -22,13 +22,15 @@ type World struct {
 	// Lease is how long the controller's Lease lasts; 0 if it has none, or if that is not known. A controller cannot be held up for longer
 	// than MostHeldUp; 0 if that does not matter.
 	Lease, MostHeldUp time.Duration
+	// Steps are when the steps of the run without faults began, and when the last one ended; nil if that is not known.
+	Steps []time.Time
 }
 
 // Possible returns a plan for each kind of fault and each request, and each event of each watch, of a run without faults, the
 // most telling first; see order.go. Of the kinds that take long, there are fewer, and there is none where a fault could change
 // nothing: for a watch without bookmarks, or an event that no other one of its object follows soon. Requests that are not for a
-// resource, such as discovery, are left alone. A fault is for the program that the request names. Of each class of reads outside,
-// ten at most are chosen.
+// resource, such as discovery, are left alone. A fault is for the program that the request names. Of reads outside, and of requests for a
+// Lease, some are chosen.
 func Possible(w World) []Plan {
 	baseline, outside := w.Baseline, w.Outside
 	reachesMachine := w.ReachesMachine
@@ -62,9 +64,8 @@ func Possible(w World) []Plan {
 		isWrite := c.IsWrite()
 		isOutside := slices.Contains(outside, c.Group)
 		step := 1
-		if isOutside && !isWrite { // there are no watches, so the controller polls
-			const enough = 10
-			step = (counts[c] + enough - 1) / enough
+		if most := w.most(c); most > 0 {
+			step = (counts[c] + most - 1) / most
 		}
 		for n := 1; n <= counts[c]; n += step {
 			for _, k := range ofAny {
@@ -135,6 +136,18 @@ func Possible(w World) []Plan {
 		telling[plans[i].Key()] = isOfDeletion[i]
 	}
 	return w.inOrder(outlast(plans, w.Lease, w.MostHeldUp), telling)
+}
+
+// most returns at how many requests of a class faults are aimed at most, spread over the run; 0 for all. Some come again and again by the
+// clock, and one is like another.
+func (w World) most(c Class) int {
+	switch {
+	case slices.Contains(w.Outside, c.Group) && !c.IsWrite(): // there are no watches, so the controller polls
+		return 10
+	case c.Group == leaseGroup && c.Resource == "leases" && !slices.Contains(w.Resources, "leases"):
+		return 5
+	}
+	return 0
 }
 
 // isSuperseded reports whether one of the later events is of the same object in the same watch, and so soon that the proxy can

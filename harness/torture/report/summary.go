@@ -20,6 +20,7 @@ type Summary struct {
 	NotMet   int    // plans that were run without their faults
 	NotRun   int    // plans that could not be run
 	Possible int    // how many plans there are; 0 if it was said which to run
+	Runs     int    // how many runs these plans took, some of which they shared; 0 if that is not known
 	// Writes are the controller's, and how many of them were broken by the plans that were run; nil if that is not known.
 	Writes   []plan.Broken
 	Duration time.Duration

@@ -201,7 +201,11 @@ func (s *Summary) writeNotes(w io.Writer) {
 func (s *Summary) End() string {
 	duration := s.Duration.Round(time.Second)
 	if !s.EndedEarly() {
-		return fmt.Sprintf("%s, %d failed; %s", count(s.Plans, "plan", "plans"), s.Failed, duration)
+		plans := count(s.Plans, "plan", "plans")
+		if s.Runs > 0 && s.Runs < s.Plans {
+			plans += " in " + count(s.Runs, "run", "runs")
+		}
+		return fmt.Sprintf("%s, %d failed; %s", plans, s.Failed, duration)
 	}
 	ran := count(s.Plans, "plan was", "plans were")
 	if s.Planned > 0 {

@@ -1,0 +1,200 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/controllers/harness/apiproxy"
+	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/oracle"
+	"example.com/controllers/harness/torture/plan"
+)
+
+// inStep returns a plan whose fault comes in a step, and where.
+func inStep(step int, name string) placed {
+	fault := apiproxy.Fault{Match: apiproxy.Match{Verb: "patch", Name: name, From: 1, To: 1}, Effect: apiproxy.Effect{Refuse: 500}}
+	return placed{Plan{Kind: "answered 500", Faults: []apiproxy.Fault{fault}}, plan.Place{Step: step, Fault: fault}}
+}
+
+// Plans share a run if their faults come in different steps. Those that come first do so still.
+func TestJoinPlans(t *testing.T) {
+	begin := time.Unix(1e9, 0)
+	h := &history.History{}
+	patch := func(name string, second int) {
+		h.Requests = append(h.Requests, history.Request{ID: int64(len(h.Requests) + 1), Verb: "patch", Resource: "pods", Name: name, Start: begin.Add(time.Duration(second) * time.Second), Status: 200})
+	}
+	for _, second := range []int{1, 2, 11, 12, 13, 21, 31} { // the last is in the quiet time
+		patch("a", second)
+	}
+	b := &Baseline{History: h, stepStarts: []time.Time{begin, begin.Add(10 * time.Second), begin.Add(20 * time.Second), begin.Add(30 * time.Second)}}
+	o := Options{Scenario: &Scenario{}, Baseline: b}
+	s := &subject{scenario: o.Scenario}
+	at := func(n int, effect apiproxy.Effect) Plan {
+		return Plan{Kind: fmt.Sprint(n), Faults: []apiproxy.Fault{{Match: apiproxy.Match{Verb: "patch", Resource: "pods", From: n, To: n}, Effect: effect}}}
+	}
+	refused := apiproxy.Effect{Refuse: 500}
+	plans := []Plan{at(6, refused), at(1, refused), at(2, refused), at(4, refused), at(7, refused), at(3, apiproxy.Effect{Hang: time.Second}), at(5, refused)}
+	text := func(jobs []job) (all [][]string) {
+		for _, j := range jobs {
+			var one []string
+			for _, p := range j {
+				one = append(one, fmt.Sprintf("%s: %d of step %d", p.Kind, p.Fault.From, p.Step))
+			}
+			all = append(all, one)
+		}
+		return all
+	}
+	require.Equal(t, [][]string{
+		{"1: 1 of step 0", "4: 2 of step 1", "6: 1 of step 2"},
+		{"2: 2 of step 0", "5: 3 of step 1"},
+		{"7: 0 of step 0"}, // in no step
+		{"3: 0 of step 0"}, // it lasts longer
+	}, text(s.joinPlans(o, plans)))
+	o.Alone = true
+	require.Len(t, s.joinPlans(o, plans), len(plans))
+}
+
+// Of a joint run in which nothing was unusual, each plan has passed whose fault came. Otherwise, those whose turn had come are run alone.
+func TestSortOut(t *testing.T) {
+	begin := time.Unix(1e9, 0)
+	for name, c := range map[string]struct {
+		met     []int // steps
+		reached int
+		verdict Verdict
+		suspect bool
+		passed  []int
+		again   [][]int
+	}{
+		"nothing unusual":         {met: []int{1, 2, 3}, reached: 3, passed: []int{1, 2, 3}},
+		"one did not come":        {met: []int{1, 3}, reached: 3, passed: []int{1, 3}, again: [][]int{{2}}},
+		"it fails":                {met: []int{1, 2, 3}, reached: 3, verdict: Lost, again: [][]int{{1}, {2}, {3}}},
+		"it fails early":          {met: []int{1}, reached: 1, verdict: Lost, again: [][]int{{1}, {2, 3}}},
+		"a suspicion":             {met: []int{1, 2}, reached: 2, suspect: true, again: [][]int{{1}, {2}, {3}}},
+		"before the first":        {reached: 0, verdict: Lost, again: [][]int{{1}, {2}, {3}}},
+		"it could not be run":     {reached: -1, verdict: NotRun, again: [][]int{{1}, {2}, {3}}},
+		"it could not go on":      {met: []int{1}, reached: 1, verdict: NotRun, again: [][]int{{1}, {2}, {3}}},
+		"suspicious in the start": {reached: 0, suspect: true, again: [][]int{{1}, {2}, {3}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := job{inStep(1, "a"), inStep(2, "b"), inStep(3, "c")}
+			r := recorded(&Scenario{})
+			r.job, r.armed, r.isSuspect = j, j.arm(), c.suspect
+			for step := range c.reached + 1 {
+				r.stepStarts = append(r.stepStarts, begin.Add(time.Duration(step)*time.Second))
+			}
+			for i, p := range j {
+				if !slices.Contains(c.met, p.Step) {
+					continue
+				}
+				q := injected(history.Request{ID: int64(i + 1), Start: begin.Add(time.Duration(p.Step)*time.Second + 1), Verb: "patch"}, refusal)
+				r.recording.Record(history.Record{Request: &q})
+			}
+			passed, again := j.sortOut(Outcome{Verdict: c.verdict, Notes: []string{"fewer"}}, r)
+			var steps []int
+			for i, o := range passed {
+				at := slices.IndexFunc(j, func(p placed) bool { return p.Plan.Key() == o.Plan.Key() })
+				steps = append(steps, j[at].Step)
+				require.Equal(t, i == 0, len(o.Notes) > 0, "the notes are of the run")
+			}
+			require.Equal(t, c.passed, steps)
+			var left [][]int
+			for _, other := range again {
+				var of []int
+				for _, p := range other {
+					at := slices.IndexFunc(j, func(q placed) bool { return p.Plan.Key() == q.Plan.Key() })
+					of = append(of, j[at].Step)
+				}
+				left = append(left, of)
+				require.Equal(t, len(other) > 1, other.isJoint())
+			}
+			require.Equal(t, c.again, left)
+		})
+	}
+}
+
+// A state is known if a run without faults had it, in whatever run.
+func TestStepsOfABaseline(t *testing.T) {
+	b := &Baseline{}
+	of := func(writes int, ends ...[]string) *observation {
+		o := &observation{stepStarts: make([]time.Time, len(ends)+1)}
+		for _, end := range ends {
+			o.stepEnds = append(o.stepEnds, end)
+			o.steps = append(o.steps, oracle.Effects{Did: map[string]int{"patch pods a": writes}})
+		}
+		return o
+	}
+	one, two := []string{`pods {"metadata":{"name":"a"},"spec":1}`}, []string{`pods {"metadata":{"name":"a"},"spec":2}`}
+	b.addSteps(of(1, one, nil))
+	b.addSteps(of(2, two, nil))
+	b.addSteps(of(2, one, nil))
+	require.Len(t, b.steps[0].ends, 2)
+	require.True(t, b.steps[0].hasSeen(one))
+	require.True(t, b.steps[0].hasSeen(two))
+	require.False(t, b.steps[0].hasSeen([]string{`pods {"metadata":{"name":"a"},"spec":3}`}))
+	require.True(t, b.steps[1].hasSeen(nil), "it goes on without waiting")
+	require.Equal(t, oracle.Range{Min: 1, Max: 2}, b.steps[0].expected.Did["patch pods a"])
+}
+
+// Jobs that are put back come first; when the last is done, nobody waits for more.
+func TestJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := func(j job) string { return j[0].Kind }
+		of := func(kind string) job { return job{{Plan: Plan{Kind: kind}}} }
+		all, stop := newJobs(t.Context(), []job{of("a"), of("b")}, nil)
+		defer stop()
+		first, ok := all.next()
+		require.True(t, ok)
+		require.Equal(t, "a", name(first))
+		all.done([]job{of("a again")})
+		var mu sync.Mutex
+		var ran []string
+		var workers sync.WaitGroup
+		for range 3 {
+			workers.Go(func() {
+				for {
+					j, ok := all.next()
+					if !ok {
+						return
+					}
+					mu.Lock()
+					ran = append(ran, name(j))
+					mu.Unlock()
+					time.Sleep(time.Second)
+					if name(j) == "b" {
+						time.Sleep(time.Second) // the others wait: there may be more
+						all.done([]job{of("b again")})
+						continue
+					}
+					all.done(nil)
+				}
+			})
+		}
+		workers.Wait()
+		require.ElementsMatch(t, []string{"a again", "b"}, ran[:2])
+		require.Equal(t, []string{"b again"}, ran[2:])
+		<-all.ended
+	})
+	synctest.Test(t, func(t *testing.T) { // none begins after the budget
+		over := make(chan struct{})
+		all, stop := newJobs(t.Context(), []job{{}, {}}, over)
+		defer stop()
+		_, ok := all.next()
+		require.True(t, ok)
+		close(over)
+		synctest.Wait()
+		_, ok = all.next()
+		require.False(t, ok)
+		all.done(nil)
+		<-all.ended
+	})
+	all, stop := newJobs(t.Context(), nil, nil)
+	defer stop()
+	_, ok := all.next()
+	require.False(t, ok)
+}
