@@ -75,8 +75,10 @@ func TestControlsWithoutTheirFault(t *testing.T) {
 	g := r.Groups()[0]
 	require.Equal(t, []int{2, 3}, []int{g.Alone, g.Controls})
 	require.False(t, g.Confirmed())
-	r.Controls = nil // nothing was compared
-	require.True(t, r.Groups()[0].Confirmed())
+	r.Controls = nil
+	require.False(t, r.Groups()[0].Confirmed(), "they failed all the same")
+	r.Outcomes[1].Cause, r.Outcomes[2].Cause = "b", "b"
+	require.True(t, r.Groups()[0].Confirmed(), "nothing was compared")
 }
 
 // The limits of how much a controller may do come from a few runs that had the machine to themselves. More runs, beside others, may show that

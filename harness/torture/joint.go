@@ -190,7 +190,7 @@ func (b *Baseline) addSteps(o *observation) {
 // sortOut returns what a joint run has said of its plans, and those that are to be run again: alone, or with others of them.
 func (j job) sortOut(outcome Outcome, r *run) (passed []Outcome, again []job) {
 	reached := len(r.stepStarts) - 1
-	hasPassed := outcome.Verdict == Passed && !r.isSuspect
+	hasPassed := outcome.Verdict == Passed && r.suspected == ""
 	if outcome.Verdict == NotRun || reached < j[0].Step { // no fault has come
 		reached = j[len(j)-1].Step
 	}
@@ -213,6 +213,14 @@ func (j job) sortOut(outcome Outcome, r *run) (passed []Outcome, again []job) {
 		again = append(again, rest)
 	}
 	return passed, again
+}
+
+// unusual returns what was unusual in a joint run, or "".
+func (r *run) unusual(o Outcome) string {
+	if o.Verdict != Passed {
+		return string(o.Verdict) + ": " + o.Message
+	}
+	return r.suspected
 }
 
 // wasMet reports whether the fault of a plan of the job was injected, in its step.

@@ -173,6 +173,21 @@ func (k *Keep) addFiles(o Outcome) string {
 	return name
 }
 
+// addUnfit stores the run that failed without faults, and says where in the error.
+func (k *Keep) addUnfit(err *UnfitError) {
+	if err.run == nil || k.err != nil {
+		return
+	}
+	if openErr := k.open(); openErr != nil {
+		k.fail(openErr)
+		return
+	}
+	if k.addFiles(*err.run) != "" {
+		files := k.Files(*err.run)
+		err.message += fmt.Sprintf("\nlog: %s.log\nrequests: %s.requests, .jsonl", files, files)
+	}
+}
+
 // addRepetitions stores the log and the requests of the failures that are in the report only because a plan failed with
 // another verdict when it was repeated. They are no outcomes of plans, so a resumed run does not know them.
 func (k *Keep) addRepetitions(report *Report) {
@@ -572,6 +587,9 @@ func (l *Lab) RunKept(ctx context.Context, o Options, k *Keep) (report *Report, 
 		}
 	}
 	report, err = l.Run(ctx, next)
+	if unfit := (*UnfitError)(nil); errors.As(err, &unfit) {
+		k.addUnfit(unfit)
+	}
 	if report == nil || report.Baseline == nil {
 		return report, 0, err
 	}

@@ -163,13 +163,13 @@ func (r *Report) Groups() []Group {
 	var sorted []Group
 	for _, g := range all {
 		slices.Sort(g.Kinds)
-		if g.Controls = len(r.Controls); g.Controls > 0 {
-			g.Controls = len(undisturbed)
-			for _, o := range undisturbed {
-				if o.Verdict == g.Verdict && o.Cause == g.Cause {
-					g.Alone++
-				}
+		for _, o := range undisturbed {
+			if o.Verdict == g.Verdict && o.Cause == g.Cause {
+				g.Alone++
 			}
+		}
+		if len(r.Controls) > 0 || g.Alone > 0 {
+			g.Controls = len(undisturbed)
 		}
 		sorted = append(sorted, *g)
 	}

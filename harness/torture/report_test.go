@@ -267,9 +267,9 @@ done to it, so these plans say nothing about the controller.
      1.980s   get      pods                      a        200
      1.980s   get      pods                      a        200
 
-Not counted, as it did not come again: died: it ended by itself, with exit status 2: panic: no and
-no again and no again and no again and no again and no again and no again
-   1 plan: seed 3, which failed like this in 1 of 2 runs
+Not counted, as it comes without the fault, too: died: it ended by itself, with exit status 2:
+panic: no and no again and no again and no again and no again and no again and no again
+   1 plan: seed 3, which failed like this in 1 of 2 runs; without its fault, 1 of 2 runs did
    replay: workshop torture --fault verb=delete,kill=after --fault delay=1s -- shop
 
 Not counted, as it has been seen once, and no repetition of its plan says more: does not come to

@@ -46,7 +46,7 @@ type run struct {
 	stepStarts  []time.Time
 	stepEnds    map[int][]string // of a run without faults
 	restBegan   time.Time        // when the last step ended
-	isSuspect   bool             // something in a joint run was unusual
+	suspected   string           // what was unusual in a joint run, or ""
 }
 
 // result is what a run came to.
@@ -110,7 +110,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, of job, b *Baseline)
 	case errors.As(err, &silent):
 		return result{outcome, seen, r}, silent
 	case errors.As(err, new(suspicion)):
-		r.isSuspect = true
+		r.suspected = err.Error()
 	case errors.As(err, &failure) && r.otherRun(failure.Message) != "":
 		outcome.Verdict, outcome.Message = NotRun, fmt.Sprintf("the controller has met %s, which is of another run: what it looks at must be among the scenario's \"resources\", "+
 			"or it needs --parallel 1, or \"scope: cluster\": %s: %s", r.otherRun(failure.Message), failure.Verdict, failure.Message)

@@ -672,7 +672,7 @@ func TestAReportDoesNotKeepTheEvidenceOfPlansThatPassed(t *testing.T) {
 }
 
 func TestUnfitError(t *testing.T) {
-	var err error = &UnfitError{Died, "it fails by itself"}
+	var err error = &UnfitError{Verdict: Died, message: "it fails by itself"}
 	require.EqualError(t, err, "it fails by itself")
 	var unfit *UnfitError
 	require.True(t, errors.As(fmt.Errorf("torture: %w", err), &unfit))

@@ -128,6 +128,7 @@ type Report struct {
 type UnfitError struct {
 	Verdict Verdict
 	message string
+	run     *Outcome // that failed without faults; nil if the runs only differ
 }
 
 func (e *UnfitError) Error() string { return e.message }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -49,7 +50,7 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 					if !ok {
 						return nil
 					}
-					again, err := s.executeJob(ctx, o.Baseline, of, finished)
+					again, err := s.executeJob(ctx, o.Baseline, of, o.Progress, finished)
 					all.done(again)
 					if err != nil {
 						return err
@@ -62,7 +63,7 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 }
 
 // executeJob runs a job, and calls finished for each plan of which it says something. It returns what is to be run because of it.
-func (s *subject) executeJob(ctx context.Context, b *Baseline, of job, finished func(Outcome) error) (again []job, err error) {
+func (s *subject) executeJob(ctx context.Context, b *Baseline, of job, progress io.Writer, finished func(Outcome) error) (again []job, err error) {
 	result, err := s.execute(ctx, b, of)
 	if err != nil {
 		return nil, err
@@ -71,6 +72,9 @@ func (s *subject) executeJob(ctx context.Context, b *Baseline, of job, finished 
 		return nil, finished(result.Outcome)
 	}
 	passed, again := of.sortOut(result.Outcome, result.run)
+	if why := result.run.unusual(result.Outcome); why != "" {
+		fmt.Fprintf(progress, "torture: %s, unusual: %s; each is run alone, as far as it had come\n", of.plan().Kind, why)
+	}
 	for _, outcome := range passed {
 		if err := finished(outcome); err != nil {
 			return nil, err

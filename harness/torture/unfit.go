@@ -45,7 +45,7 @@ func (b *Baseline) unfit(mayDiffer []string) *UnfitError {
 	if allowed != "" {
 		message.WriteString("If that may be, put this into the scenario:\nmayDiffer:\n" + allowed)
 	}
-	return &UnfitError{Different, strings.TrimSuffix(message.String(), "\n")}
+	return &UnfitError{Verdict: Different, message: strings.TrimSuffix(message.String(), "\n")}
 }
 
 // withWrites returns creations and deletions, each with the controller's write that it comes of, if it comes of one: whoever lets the one

@@ -69,6 +69,7 @@ type Failure struct {
 	// Alone and Controls are in how many runs without faults it failed so, and how many there were beside the others; 0 if there were none.
 	Alone, Controls int
 	ComesAnyway     bool // it fails about as often without the fault
+	NotCompared     bool // the end came before it could be seen how often it fails without the fault
 	// Behind are sentences about what the controller did not know when it wrote, before it failed.
 	Behind []string
 	Run    *history.History // the recording of the first of Plans

@@ -67,6 +67,8 @@ func (f Failure) Often() string {
 	text := plans + fmt.Sprintf("%s failed like this in %d of %d runs", which, f.Seen, f.Runs)
 	if f.Controls > 0 {
 		text += fmt.Sprintf("; without its fault, %d of %d runs did", f.Alone, f.Controls)
+	} else if f.NotCompared {
+		text += "; not compared with runs without its fault"
 	}
 	return text
 }
