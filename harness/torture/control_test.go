@@ -89,6 +89,7 @@ func TestJudgedAgain(t *testing.T) {
 	}
 	b, err := baselineOf(t, &Scenario{}, of(1, 0))
 	require.NoError(t, err)
+	b.steps = make([]stepBaseline, 1)
 	outcome := func(verdict Verdict, seen *observation) Outcome {
 		return Outcome{Plan: Plan{Kind: "slow"}, Verdict: verdict, Message: "so much", History: &history.History{}, seen: seen}
 	}

@@ -106,7 +106,9 @@ func wideOf(outcomes []Outcome) map[string]bool {
 func (b *Baseline) add(outcome Outcome, o *observation) (news bool) {
 	b.Runs++
 	news = b.Expected.Add(o.effects)
-	b.addSteps(o)
+	if o.steps != nil { // not of a run in which a fault was to come
+		b.addSteps(o)
+	}
 	if b.Runs == 1 {
 		b.end, b.History, b.watched, b.opened = o.end, outcome.History, o.watched, o.opened
 	}

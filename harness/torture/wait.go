@@ -66,7 +66,7 @@ func (r *run) converge(ctx context.Context, step string) error {
 
 // patience says how long the controller has had since begin, and how long it was by the clock, if that is much longer.
 func (r *run) patience(begin time.Time) string {
-	text := r.scenario.Patience.String()
+	text := r.scenario.Patience.Duration.String()
 	if all := time.Since(begin); all > 2*r.scenario.Patience.Duration {
 		text += fmt.Sprintf(" (%s with the time in which the machine was busy, or the fault kept it waiting)", all.Round(time.Second))
 	}
