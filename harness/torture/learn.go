@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,9 +26,7 @@ const maxUnfitRuns = 4
 // Learn runs the scenario without faults until two runs in a row bring nothing new, and returns what they came to. The
 // result can be used for every controller that should do the same.
 func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
+	o.Progress = inTurn(o.Progress)
 	if o.Reference == nil {
 		o.Reference = o.Commands
 	}
@@ -37,6 +36,10 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 	}
 	fmt.Fprintln(o.Progress, "torture: baseline: runs without faults, until two in a row bring nothing new")
 	b := &Baseline{}
+	begin := time.Now()
+	defer every(progressInterval, func() {
+		fmt.Fprintf(o.Progress, "torture: baseline: still running, after %s\n", time.Since(begin).Round(time.Second))
+	})()
 	var unfit *UnfitError // it takes more than one run to know all that differs
 	for settled := 0; settled < 2 && b.Runs < maxBaselineRuns && (unfit == nil || b.Runs < maxUnfitRuns); {
 		outcomes := make([]Outcome, min(2, o.Runs()))
@@ -82,6 +85,27 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 	}
 	fmt.Fprintf(o.Progress, "torture: baseline: %d runs; writes in each: %s\n", b.Runs, b.writes())
 	return b, nil
+}
+
+// progressInterval is how long there is nothing to read at most.
+const progressInterval = 30 * time.Second
+
+// every calls f again and again, until stop is called.
+func every(interval time.Duration, f func()) (stop func()) {
+	ticker := time.NewTicker(interval)
+	done := make(chan struct{})
+	var ticking sync.WaitGroup
+	ticking.Go(func() {
+		for {
+			select {
+			case <-ticker.C:
+				f()
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() { ticker.Stop(); close(done); ticking.Wait() }
 }
 
 // lastRequests returns what the controller asked for last, as the lines of a table.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -255,9 +256,18 @@ func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructure
 		return failed == nil, nil
 	})
 	if err != nil {
-		return result, fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), errors.Join(failed, context.Cause(ctx)))
+		return result, fmt.Errorf("apply %s %s: %w%s", kind.Kind, object.GetName(), errors.Join(failed, context.Cause(ctx)), namespaceHint(object, namespace, failed))
 	}
 	return result, nil
+}
+
+// namespaceHint says what to do if an object could not be applied because its namespace, which is not the run's, does not exist.
+func namespaceHint(object *unstructured.Unstructured, namespace string, err error) string {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) || !apierrors.IsNotFound(err) || status.Status().Details == nil || status.Status().Details.Kind != "namespaces" || object.GetNamespace() == namespace {
+		return ""
+	}
+	return fmt.Sprintf("; each run has a namespace of its own, here %s: leave out metadata.namespace, write {namespace} there in a step, or put \"namespace: %s\" into the scenario", namespace, object.GetNamespace())
 }
 
 // checkScope returns an error for an object that all runs on a control plane would share. A run has a namespace of its own, its

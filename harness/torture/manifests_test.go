@@ -12,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery/cached/memory"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -149,4 +151,15 @@ func TestSharedObjectsAreRefused(t *testing.T) {
 			require.ErrorContains(t, do(r), `nodes are not in a namespace, so that runs would share them: write "scope: cluster" in the scenario`)
 		})
 	}
+}
+
+// Who names a namespace that is not the run's is told how runs get theirs.
+func TestNamespaceHint(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "shop"}}}
+	missing := apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")
+	require.Equal(t, `; each run has a namespace of its own, here torture-1: leave out metadata.namespace, write {namespace} there in a step, or put "namespace: shop" into the scenario`,
+		namespaceHint(object, "torture-1", missing))
+	require.Empty(t, namespaceHint(object, "shop", missing), "it is the run's")
+	require.Empty(t, namespaceHint(object, "torture-1", apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "web")))
+	require.Empty(t, namespaceHint(object, "torture-1", errors.New("no connection")))
 }

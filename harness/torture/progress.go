@@ -3,15 +3,48 @@ package torture
 import (
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// tail is the end of a log.
+// tail is the end of a log. If a line before it says that the arguments were wrong, as it does before a long usage text, it is quoted, too.
 func tail(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
-	const last = 10
-	return "its last lines:\n  " + strings.Join(lines[max(0, len(lines)-last):], "\n  ")
+	const last, before = 10, 100
+	end := max(0, len(lines)-last)
+	text := "its last lines:\n  "
+	if at := slices.IndexFunc(lines[max(0, end-before):end], wrongArguments.MatchString); at >= 0 {
+		text = "its last lines, and an earlier one:\n  " + lines[max(0, end-before)+at] + "\n  …\n  "
+	}
+	return text + strings.Join(lines[end:], "\n  ")
+}
+
+// wrongArguments matches what programs say of their arguments, before their usage text.
+var wrongArguments = regexp.MustCompile(`(?i)^error:|unknown (shorthand )?(flag|command)|flag provided but not defined|flag needs an argument|invalid (argument|value)|required flag`)
+
+// inTurn returns a writer to which several goroutines may write; of nil, one that discards everything.
+func inTurn(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	if _, ok := w.(*writerInTurn); ok {
+		return w
+	}
+	return &writerInTurn{to: w}
+}
+
+type writerInTurn struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *writerInTurn) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(text)
 }
 
 // progress prints how far a Run is.

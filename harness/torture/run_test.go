@@ -617,6 +617,9 @@ wait`
 }
 
 func TestTail(t *testing.T) {
+	usage := strings.Repeat("  --flag  what it does\n", 30)
+	require.True(t, strings.HasPrefix(tail("starting\nError: unknown flag: --lease\nUsage:\n"+usage), "its last lines, and an earlier one:\n  Error: unknown flag: --lease\n  …\n  "))
+	require.True(t, strings.HasPrefix(tail("starting\nUsage:\n"+usage), "its last lines:\n"))
 	require.Equal(t, "its last lines:\n  a\n  b", tail("a\nb\n"))
 	var lines []string
 	for i := range 30 {

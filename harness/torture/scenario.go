@@ -17,6 +17,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"example.com/controllers/harness/gobuild"
@@ -362,6 +363,8 @@ func (a Action) check(s *Scenario) error {
 		return errors.New("each entry of do must be one of patch, apply, delete, request, controller, stop, kill, start, machine, pause")
 	case a.Subresource != "" && a.Patch == nil && a.Apply == nil:
 		return errors.New("subresource is for patch and apply")
+	case a.Apply != nil && !isObject(a.Apply):
+		return errors.New("apply must be an object, written here, with apiVersion, kind and metadata.name; files with objects go into manifests")
 	case a.Controller != "" && a.Controller != "stop" && a.Controller != "start":
 		return fmt.Errorf("controller is %q; it must be stop or start", a.Controller)
 	}
@@ -377,6 +380,12 @@ func (a Action) check(s *Scenario) error {
 		}
 	}
 	return nil
+}
+
+// isObject reports whether an object has what is needed to apply it.
+func isObject(of map[string]any) bool {
+	object := unstructured.Unstructured{Object: of}
+	return object.GetAPIVersion() != "" && object.GetKind() != "" && object.GetName() != ""
 }
 
 func (a Action) reference() *Reference {

@@ -161,6 +161,8 @@ func TestReadRefuses(t *testing.T) {
 		"a delete without a name":        {do("delete: {resource: pods}"), reference},
 		"a delete without a resource":    {do("delete: {selector: a=b}"), reference},
 		"a controller that is neither":   {do("controller: restart"), `step 1: controller is "restart"; it must be stop or start`},
+		"an apply that names a file":     {do("apply: {file: pod.yaml}"), "step 1: apply must be an object, written here, with apiVersion, kind and metadata.name; files with objects go into manifests"},
+		"an apply without a name":        {do("apply: {apiVersion: v1, kind: Pod, metadata: {generateName: a-}}"), "step 1: apply must be an object"},
 		"the second step":                {least + "steps: [{name: a, do: [pause: 1s]}, {name: b, do: [{}]}]", "step 2: each entry of do"},
 		"a missing manifest":             {least + "manifests: [there.yaml, missing.yaml]", "missing.yaml: no such file or directory"},
 		"a path that is none":            {least + "mayDiffer: {fields: [spec.nodeName]}", `mayDiffer.fields: "spec.nodeName" is not of the form RESOURCE: FIELD.FIELD`},

@@ -32,7 +32,7 @@ func (r *run) applyStep(ctx context.Context, step Step) error {
 		}
 		applied, err := r.applyAction(ctx, action)
 		if err != nil {
-			return err
+			return fmt.Errorf("step %q: %w", step.Name, err)
 		}
 		for _, a := range applied {
 			for begin := time.Now(); !r.states.Seen(a.resource, a.resourceVersion) && r.states.Err() == nil; {

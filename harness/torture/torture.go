@@ -150,9 +150,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 // Run is like the function [Run], in this Lab.
 func (l *Lab) Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
+	o.Progress = inTurn(o.Progress)
 	s, err := l.prepare(ctx, o, o.Commands)
 	if err != nil {
 		return nil, err
