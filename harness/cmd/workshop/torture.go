@@ -38,6 +38,7 @@ type tortureFlags struct {
 	first    bool
 	json     bool
 	html     string
+	junit    string
 	dir      string
 	resume   bool
 	guarded  bool
@@ -125,6 +126,7 @@ Exit status:
 	flags.BoolVar(&f.first, "first", false, "stop at the first failure")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	flags.StringVar(&f.html, "html", "", "also write the report to this file, as a page for a browser that draws each failure")
+	flags.StringVar(&f.junit, "junit", "", "also write the report to this file, as JUnit XML for a CI system")
 	flags.StringVar(&f.dir, "dir", "", "directory for the outcomes and for the logs and requests of failed plans; default: a new one among the temporary files, at the first failure")
 	flags.BoolVar(&f.resume, "resume", false, "run only the plans whose outcomes are not in --dir yet, and report on all")
 	flags.BoolVar(&f.guarded, "guarded", false, "")
@@ -163,10 +165,16 @@ func runTorture(ctx context.Context, f tortureFlags, args []string) (err error) 
 			return fmt.Errorf("--kinds: %w", err)
 		}
 	}
-	if f.html != "" { // rather now than in the end
-		if err := checkReplaceable(f.html); err != nil {
+	for _, file := range []string{f.html, f.junit} {
+		if file == "" {
+			continue
+		}
+		if err := checkReplaceable(file); err != nil { // rather now than in the end
 			return err
 		}
+	}
+	if f.html != "" && f.html == f.junit {
+		return errors.New("--html and --junit name the same file; give two")
 	}
 	scenario, err := torture.Read(f.scenario)
 	if err != nil {
@@ -235,12 +243,21 @@ func (f tortureFlags) finish(w io.Writer, report *torture.Report, runErr error, 
 		write = summary.WriteJSON
 	}
 	err := errors.Join(d.Err, write(w))
-	if f.html != "" {
-		htmlErr := replaceFile(f.html, func(w io.Writer) error { return reporthtml.Write(w, summary) })
-		if htmlErr == nil {
-			fmt.Fprintf(os.Stderr, "torture: the report as a page: %s\n", f.html)
+	for _, also := range []struct {
+		file, what string
+		write      func(io.Writer) error
+	}{
+		{f.html, "as a page", func(w io.Writer) error { return reporthtml.Write(w, summary) }},
+		{f.junit, "for CI", summary.WriteJUnit},
+	} {
+		if also.file == "" {
+			continue
 		}
-		err = errors.Join(err, htmlErr)
+		alsoErr := replaceFile(also.file, also.write)
+		if alsoErr == nil {
+			fmt.Fprintf(os.Stderr, "torture: the report %s: %s\n", also.what, also.file)
+		}
+		err = errors.Join(err, alsoErr)
 	}
 	switch {
 	case d.Interrupted:
@@ -299,6 +316,9 @@ func (f tortureFlags) continuation(dir string) []string {
 	}
 	if f.html != "" {
 		flags = append(flags, "--html", f.html)
+	}
+	if f.junit != "" {
+		flags = append(flags, "--junit", f.junit)
 	}
 	return append(flags, "--dir", dir, "--resume")
 }
