@@ -234,7 +234,8 @@ type Deviation struct {
 // writes that begin as one of mayDiffer are left out; "needless" among them leaves out the needless ones.
 //
 // A write other than a create or delete may come once more for each request that was disturbed or slow, as the controller
-// may have read the object in a state that it otherwise does not see. A needless write of each kind may come once more for
+// may have read the object in a state that it otherwise does not see; a write of a status twice, as the status may say what has failed, and then
+// that it no longer does. A needless write of each kind may come once more for
 // each request that was disturbed, see [Effects.Disturbed].
 func (e *Expected) Deviations(run Effects, injected int, mayDiffer []string) []Deviation {
 	var all []Deviation
@@ -280,8 +281,11 @@ func deviations(want map[string]Range, got, unknown map[string]int, slack int, m
 			continue
 		}
 		slack := slack
-		if strings.HasPrefix(name, "create ") || strings.HasPrefix(name, "delete") {
+		switch _, what, _ := strings.Cut(name, " "); {
+		case strings.HasPrefix(name, "create "), strings.HasPrefix(name, "delete"):
 			slack = 0
+		case strings.HasSuffix(strings.SplitN(what, " ", 2)[0], "/status"):
+			slack *= 2 // it may say what failed, and then that it no longer does
 		}
 		w, g := want[name], got[name]
 		if g > w.Max+slack || g+unknown[name] < w.Min {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/ext"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
@@ -17,7 +18,7 @@ import (
 //
 // Its variables are a list of objects for each watched resource, by plural ("pods"); now, a timestamp; and, in an
 // invariant, change, with the fields type ("ADDED", "MODIFIED" or "DELETED"), resource, object, and old, which is an empty
-// object for ADDED. A rule that names change is not checked in the first state after a gap, see [Change.Relisted].
+// object for ADDED. The functions are those of Kubernetes' own rules, without its authorizer. A rule that names change is not checked in the first state after a gap, see [Change.Relisted].
 type Condition struct {
 	Rule string `json:"rule"` // an expression that is true while the condition holds
 	// Message is an expression of type string that says what is wrong. Without it, the rule is shown.
@@ -45,7 +46,8 @@ func NewRules(resources []string, conditions []Condition) (*Rules, error) {
 	options := []cel.EnvOption{
 		cel.Variable("now", cel.TimestampType),
 		cel.Variable("change", cel.DynType),
-		cel.OptionalTypes(), library.Lists(), library.Regex(), library.URLs(),
+		cel.OptionalTypes(), cel.CrossTypeNumericComparisons(true), library.Lists(), library.Regex(), library.URLs(), library.Quantity(),
+		library.IP(), library.CIDR(), library.Format(), library.SemverLib(), ext.Strings(ext.StringsVersion(2)), ext.Sets(), ext.TwoVarComprehensions(),
 	}
 	for _, resource := range resources {
 		options = append(options, cel.Variable(resource, cel.ListType(cel.DynType)))
@@ -121,7 +123,11 @@ func (r *Rules) Check(state State, change *Change) *Violation {
 		}
 		if rule.message != nil {
 			if text, _, messageErr := rule.message.Eval(values); messageErr == nil && text.Value() != "" {
-				return &Violation{rule.Rule, fmt.Sprint(text.Value())}
+				message := fmt.Sprint(text.Value())
+				if err != nil { // by a mistake in the rule, perhaps
+					message += fmt.Sprintf(" (the rule cannot be evaluated: %v)", err)
+				}
+				return &Violation{rule.Rule, message}
 			}
 		}
 		if err != nil {

@@ -100,7 +100,7 @@ func TestCheck(t *testing.T) {
 			"the rule pods[1].metadata.name == 'b' cannot be evaluated: index out of bounds: 1"},
 		"no such field": {[]oracle.Condition{{Rule: "pods[0].spec.nodeName == 'b'"}},
 			"the rule pods[0].spec.nodeName == 'b' cannot be evaluated: no such key: spec"},
-		"no such object, with a message": {[]oracle.Condition{{Rule: "pods[1].metadata.name == 'b'", Message: "'there is no b'"}}, "there is no b"},
+		"no such object, with a message": {[]oracle.Condition{{Rule: "pods[1].metadata.name == 'b'", Message: "'there is no b'"}}, "there is no b (the rule cannot be evaluated: index out of bounds: 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules, err := oracle.NewRules([]string{"pods"}, c.conditions)
@@ -217,4 +217,18 @@ func TestNowOfAChangeIsItsTime(t *testing.T) {
 	rules, err := oracle.NewRules(nil, []oracle.Condition{{Rule: "false", Message: "string(now)"}})
 	require.NoError(t, err)
 	require.Equal(t, "2026-01-02T03:04:05Z", message(rules.Check(nil, &oracle.Change{Type: watch.Added, Time: at, New: pod("a", "")})))
+}
+
+// A rule may use what Kubernetes' own validation rules may use.
+func TestFunctionsOfRules(t *testing.T) {
+	for _, rule := range []string{
+		`" a ".trim() == "a"`, `"a-b".split("-").size() == 2`, `["a", "b"].join(",") == "a,b"`, `sets.contains([1, 2], [1])`,
+		`quantity("1Gi").isGreaterThan(quantity("1Mi"))`, `[1, 2].isSorted()`, `"web-1".find("[0-9]+") == "1"`, `url("https://a.b/c").getHost() == "a.b"`,
+		`ip("127.0.0.1").isLoopback()`, `cidr("10.0.0.0/8").containsIP("10.1.2.3")`, `semver("1.2.3").isGreaterThan(semver("1.2.0"))`,
+		`!format.dns1123Label().validate("a").hasValue()`, `1 < 1.5`, `{"a": 1}.all(k, v, v == 1)`,
+	} {
+		r, err := oracle.NewRules([]string{"pods"}, []oracle.Condition{{Rule: rule}})
+		require.NoError(t, err, rule)
+		require.Nil(t, r.Check(oracle.State{"pods": {}}, nil), rule)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -27,6 +28,9 @@ func exitOf(err error, output string) exit {
 	return how
 }
 
+// mutation matches what client-go's detector says when an object of a cache was changed.
+var mutation = regexp.MustCompile(`panic: cache \S+ modified`)
+
 // status says in words how the process has ended.
 func (e exit) status() string {
 	if e.state == nil {
@@ -45,7 +49,11 @@ func (e exit) byItself() *Failure {
 			"; runs at the same time need different ports: put {port} in place of the port in its arguments, or use --parallel 1"}
 	}
 	why := lastWords(e.output)
-	return &Failure{Died, e.status() + causeOfOutput(why), "it exited by itself, with " + e.status() + why}
+	message := "it exited by itself, with " + e.status() + why
+	if mutation.MatchString(why) {
+		message += " (torture has switched on client-go's detector of that, KUBE_CACHE_MUTATION_DETECTOR: the controller has changed an object that its cache shares with others)"
+	}
+	return &Failure{Died, e.status() + causeOfOutput(why), message}
 }
 
 // afterSIGTERM judges a process that was told to stop. status is the exit status that is right, or -1 for any. nil means that nothing

@@ -129,7 +129,7 @@ func (r *run) leaveStep(ctx context.Context) error {
 			break
 		}
 		if r.elapsed(begin) > settledWithin {
-			return suspicion{"after " + r.stepName(step) + ", the cluster was not as it is without faults"}
+			return suspicion{fmt.Sprintf("after %s: %s", r.stepName(step), oracle.Compare(r.steps[step].ends[0], state)[0])}
 		}
 		if err := r.sleep(ctx, nil, 2*pollInterval); err != nil {
 			return err

@@ -104,6 +104,8 @@ func TestAProgramThatEndsByItself(t *testing.T) {
 		"with last words": {"echo first; echo; echo 'no such host' >&2; echo; exit 1", ended + "exit status 1: no such host"},
 		"with a panic": {"echo starting; echo 'panic: assignment to entry in nil map'; echo; echo 'goroutine 1 [running]:'; exit 2",
 			ended + "exit status 2: panic: assignment to entry in nil map"},
+		"with an object of its cache changed": {"echo 'panic: cache *v1.Node modified'; exit 2",
+			ended + "exit status 2: panic: cache *v1.Node modified (torture has switched on client-go's detector of that, KUBE_CACHE_MUTATION_DETECTOR: the controller has changed an object that its cache shares with others)"},
 		"with spaces around": {"printf '\\n\\n  no  \\n\\n'; exit 1", ended + "exit status 1: no"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -674,6 +674,12 @@ func TestAReportDoesNotKeepTheEvidenceOfPlansThatPassed(t *testing.T) {
 	require.Equal(t, []Outcome{slim}, report.Retried[passed.Plan.Key()])
 }
 
+// What is to be pasted is right together with the names that are to be pasted.
+func TestWritesOfObjectsWithOtherNames(t *testing.T) {
+	require.Equal(t, []string{"added jobs apply-*", "create jobs.batch apply-*", "patch jobs.batch/status apply-*", "added pods apply-1"},
+		named([]string{"added jobs apply-1", "added jobs apply-2", "create jobs.batch apply-1", "patch jobs.batch/status apply-2", "added pods apply-1"}, []string{"jobs: apply-*"}))
+}
+
 func TestUnfitError(t *testing.T) {
 	var err error = &UnfitError{Verdict: Died, message: "it fails by itself"}
 	require.EqualError(t, err, "it fails by itself")
@@ -753,6 +759,15 @@ func TestBaselineThatDiffers(t *testing.T) {
 		"an object that is missing": {[]*observation{run(1, object("pods", "a", "")), run(1)},
 			`runs without faults end differently:
   pod a is missing`, ""},
+		"names that have something in common": {[]*observation{run(1, object("pods", "job-a-x1", ""), object("pods", "job-b-x2", "")), run(1, object("pods", "job-a-y3", ""), object("pods", "job-b-y4", ""))},
+			`runs without faults end differently:
+  pod job-a-x1 is missing
+  pod job-b-x2 is missing
+  pod job-a-y3 should not exist
+  pod job-b-y4 should not exist`, `
+  names:
+  - "pods: job-a-*"
+  - "pods: job-b-*"`},
 		"all": {[]*observation{run(1, object("configmaps", "lock-7", ""), object("pods", "a", `,"x":1`)), run(3, object("configmaps", "lock-8", ""), object("pods", "a", `,"x":2`)),
 			run(3, object("configmaps", "lock-9", ""), object("pods", "a", `,"x":3`))},
 			`runs without faults end differently:

@@ -30,11 +30,12 @@ func (b *Baseline) unfit(mayDiffer []string) *UnfitError {
 	if message.Len() == 0 {
 		return nil
 	}
+	names := b.differingNames()
 	allowed := ""
 	for _, list := range []struct {
 		key  string
 		what []string
-	}{{"fields", b.differingFields()}, {"names", b.differingNames()}, {"writes", b.withWrites(uneven)}} {
+	}{{"fields", b.differingFields()}, {"names", names}, {"writes", named(b.withWrites(uneven), names)}} {
 		if len(list.what) > 0 {
 			allowed += fmt.Sprintf("  %s:\n", list.key)
 		}
@@ -122,28 +123,61 @@ func (b *Baseline) names() map[string]map[string]bool {
 	return all
 }
 
-// differingNames returns a pattern for the objects of each resource that have another name in each run, as
-// [oracle.ParseNamePattern] reads it. If objects are only missing, or only unexpected, it is not their names that differ.
+// differingNames returns patterns for the objects that have another name in each run, as [oracle.ParseNamePattern] reads them: one for each
+// object that is missing and the unexpected one whose name is most like it. If objects are only missing, or only unexpected, it is not their
+// names that differ.
 func (b *Baseline) differingNames() []string {
-	names := map[string][]string{}
-	kinds := map[string]map[oracle.DifferenceKind]bool{}
+	names := map[string]map[oracle.DifferenceKind][]string{}
 	for _, d := range b.differences {
-		if d.Kind == oracle.Changed {
-			continue
+		if names[d.Resource] == nil {
+			names[d.Resource] = map[oracle.DifferenceKind][]string{}
 		}
-		if kinds[d.Resource] == nil {
-			kinds[d.Resource] = map[oracle.DifferenceKind]bool{}
-		}
-		kinds[d.Resource][d.Kind] = true
-		names[d.Resource] = append(names[d.Resource], d.Name)
+		names[d.Resource][d.Kind] = append(names[d.Resource][d.Kind], d.Name)
 	}
 	var patterns []string
-	for _, resource := range slices.Sorted(maps.Keys(names)) {
-		if len(kinds[resource]) == 2 {
-			patterns = append(patterns, resource+": "+commonPrefix(names[resource])+"*")
+	for resource, of := range names {
+		for _, missing := range of[oracle.Missing] {
+			like := ""
+			for _, unexpected := range of[oracle.Unexpected] {
+				like = longest(like, commonPrefix([]string{missing, unexpected}))
+			}
+			if len(of[oracle.Unexpected]) > 0 {
+				patterns = append(patterns, resource+": "+like+"*")
+			}
 		}
 	}
-	return patterns
+	slices.Sort(patterns)
+	return slices.Compact(patterns)
+}
+
+// longest returns the longer one of two texts.
+func longest(a, b string) string {
+	if len(b) > len(a) {
+		return b
+	}
+	return a
+}
+
+// named returns kinds of writes in which a name that one of the patterns matches is that pattern.
+func named(writes, patterns []string) (all []string) {
+	for _, write := range writes {
+		words := strings.SplitN(write, " ", 3) // such as: added pods web-1
+		for _, pattern := range patterns {
+			resource, beginning, _ := strings.Cut(strings.TrimSuffix(pattern, "*"), ": ")
+			if len(words) == 3 && strings.TrimSuffix(resourceName(words[1]), "/status") == resource && strings.HasPrefix(words[2], beginning) {
+				words[2] = beginning + "*"
+				break
+			}
+		}
+		all = append(all, strings.Join(words, " "))
+	}
+	return slices.Compact(all)
+}
+
+// resourceName returns the plural of a resource that is qualified by its group.
+func resourceName(qualified string) string {
+	name, _, _ := strings.Cut(qualified, ".")
+	return name
 }
 
 // commonPrefix returns the longest text with which all texts begin.
