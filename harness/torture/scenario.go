@@ -338,8 +338,8 @@ func (s *Scenario) check() error {
 		}
 		s.mayDiffer = append(s.mayDiffer, path)
 	}
-	if s.hasMachines() { // a fault may make one boot once more
-		for _, annotation := range []string{machine.BootsAnnotation, machine.RebootsAnnotation} {
+	if s.hasMachines() { // a fault may make one boot once more, and the boot ID of one that reboots is new in each run
+		for _, annotation := range []string{machine.BootsAnnotation, machine.RebootsAnnotation, machine.RebootingAnnotation} {
 			path, err := oracle.ParsePath(fmt.Sprintf("nodes: metadata.annotations[%q]", annotation))
 			if err != nil {
 				return err
