@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // exit is how a process has ended.
@@ -16,6 +17,7 @@ type exit struct {
 	output     string           // since its start
 	killed     bool             // with SIGKILL, by a fault or a step
 	late       bool             // it had to be killed, because it did not exit in time after SIGTERM
+	started    time.Time        // zero if that is not known
 	notStarted error            // why it could not be started; nil if it was
 }
 

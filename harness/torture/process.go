@@ -82,7 +82,9 @@ func (p *process) wait(cmd *exec.Cmd, exited chan<- struct{}, started time.Time)
 	allowed := !p.isStopping() && p.mayExit(cmd.ProcessState.ExitCode(), started)
 	p.mu.Lock()
 	if !p.stopping && !allowed {
-		p.ended(exitOf(err, p.log.String()[p.logStart:]))
+		how := exitOf(err, p.log.String()[p.logStart:])
+		how.started = started
+		p.ended(how)
 	}
 	restart := allowed && !p.stopping
 	if p.killed != cmd {

@@ -204,15 +204,9 @@ func (ps *processes) mayExit(p *program) func(status int, started time.Time) boo
 		if ps.scenario.MayExit == 0 || status != ps.scenario.MayExit {
 			return false
 		}
-		disturbed := false
-		for _, q := range ps.recording.History().Requests {
-			if q.Program != p.label {
-				continue
-			}
-			if !q.Start.Before(started) && q.IsWrite() && !q.Failed() && !ps.isIncidental(q.Resource) {
-				return false
-			}
-			disturbed = disturbed || q.IsDisturbed() || q.Error != ""
+		disturbed, wrote := ps.wasDisturbed(p, started)
+		if wrote {
+			return false
 		}
 		ps.mu.Lock()
 		defer ps.mu.Unlock()
@@ -223,6 +217,31 @@ func (ps *processes) mayExit(p *program) func(status int, started time.Time) boo
 		const limit = 50 // what is down for so long does not come back
 		return disturbed && p.exits <= limit
 	}
+}
+
+// wasDisturbed reports whether a request of a program has failed, and whether it has written anything since it was started.
+func (ps *processes) wasDisturbed(p *program, started time.Time) (disturbed, wrote bool) {
+	for _, q := range ps.recording.History().Requests {
+		if q.Program != p.label {
+			continue
+		}
+		wrote = wrote || !q.Start.Before(started) && q.IsWrite() && !q.Failed() && !ps.isIncidental(q.Resource)
+		disturbed = disturbed || q.IsDisturbed() || q.Error != ""
+	}
+	return disturbed, wrote
+}
+
+// died judges a program that has ended by itself.
+func (ps *processes) died(p *program, how exit) *Failure {
+	failure := how.byItself()
+	code := 0
+	if how.state != nil {
+		code = how.state.ExitCode()
+	}
+	if disturbed, wrote := ps.wasDisturbed(p, how.started); failure.Verdict == Died && ps.scenario.MayExit == 0 && code > 0 && disturbed && !wrote && !strings.Contains(how.output, "panic: ") {
+		failure.Message += fmt.Sprintf("; if it may exit when a request fails and it has not written anything, put \"mayExit: %d\" into the scenario", code)
+	}
+	return failure.of(p.label)
 }
 
 // crash returns a function that kills the control plane and starts it again. Until it is back, no program can connect. It

@@ -135,7 +135,7 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 	p = &program{instance: one, number: number, kubeconfig: kubeconfig}
 	p.process = &process{
 		env:     append(env, "KUBECONFIG="+kubeconfig, "KUBE_CACHE_MUTATION_DETECTOR=true"),
-		ended:   func(how exit) { r.fail(how.byItself().of(p.label)) },
+		ended:   func(how exit) { r.fail(r.died(p, how)) },
 		mayExit: r.mayExit(p), starting: func() { r.noteStart(p) }, unslowed: r.unslowed,
 	}
 	p.process.off.Store(one.node != "") // until followMachines starts it

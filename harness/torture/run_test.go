@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -678,6 +679,32 @@ func TestAReportDoesNotKeepTheEvidenceOfPlansThatPassed(t *testing.T) {
 func TestWritesOfObjectsWithOtherNames(t *testing.T) {
 	require.Equal(t, []string{"added jobs apply-*", "create jobs.batch apply-*", "patch jobs.batch/status apply-*", "added pods apply-1"},
 		named([]string{"added jobs apply-1", "added jobs apply-2", "create jobs.batch apply-1", "patch jobs.batch/status apply-2", "added pods apply-1"}, []string{"jobs: apply-*"}))
+}
+
+// A program that exits because of a request that failed may be right, if the scenario says so.
+func TestDiedOfARequest(t *testing.T) {
+	refused := injected(history.Request{Verb: "list", Resource: "pods", Status: 500}, refusal)
+	write := history.Request{Verb: "patch", Resource: "pods", Name: "a", Status: 200}
+	failed := exec.Command("/bin/sh", "-c", "exit 3")
+	require.Error(t, failed.Run())
+	const hint = `; if it may exit when a request fails and it has not written anything, put "mayExit: 3" into the scenario`
+	for name, c := range map[string]struct {
+		requests []history.Request
+		output   string
+		mayExit  int
+		want     string
+	}{
+		"a request failed":            {[]history.Request{refused}, "no list", 0, "it exited by itself, with exit status 3: no list" + hint},
+		"none failed":                 {nil, "no list", 0, "it exited by itself, with exit status 3: no list"},
+		"it had written":              {[]history.Request{write, refused}, "no list", 0, "it exited by itself, with exit status 3: no list"},
+		"it panics":                   {[]history.Request{refused}, "panic: no", 0, "it exited by itself, with exit status 3: panic: no"},
+		"the scenario allows another": {[]history.Request{refused}, "no list", 1, "it exited by itself, with exit status 3: no list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recorded(&Scenario{MayExit: c.mayExit}, c.requests...)
+			require.Equal(t, c.want, r.died(r.programs[0], exit{state: failed.ProcessState, output: c.output}).Message)
+		})
+	}
 }
 
 func TestUnfitError(t *testing.T) {
