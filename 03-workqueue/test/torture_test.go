@@ -15,6 +15,9 @@ func TestTorture(t *testing.T) {
 	})
 }
 
+// Plans that share runs find what plans find that are alone.
+func TestPlansThatShareRuns(t *testing.T) { torturetest.RequireShared(t, 24, "lost-retry") }
+
 func TestTheCatalogueCanBeRead(t *testing.T) {
 	torturetest.RequireCatalogue(t, torture.Died, torture.NoStop, torture.Lost, torture.TooMuch, torture.NoRest)
 }

@@ -3,7 +3,9 @@ package torture
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,11 +127,12 @@ func (r *run) leaveStep(ctx context.Context) error {
 			r.stepEnds[step] = state
 			return nil
 		}
-		if r.steps[step].hasSeen(state) {
+		unusual := r.steps[step].compare(state)
+		if len(unusual) == 0 {
 			break
 		}
 		if r.elapsed(begin) > settledWithin {
-			return suspicion{fmt.Sprintf("after %s: %s", r.stepName(step), oracle.Compare(r.steps[step].ends[0], state)[0])}
+			return suspicion{fmt.Sprintf("after %s: %s", r.stepName(step), unusual[0])}
 		}
 		if err := r.sleep(ctx, nil, 2*pollInterval); err != nil {
 			return err
@@ -167,11 +170,37 @@ func (r *run) effectsOf(part *history.History) oracle.Effects {
 type stepBaseline struct {
 	ends     [][]string // the different states after it, normalized
 	expected oracle.Expected
+	// statuses are the resources whose status the programs write. What others report of theirs, such as a Deployment's conditions, has a
+	// time of its own.
+	statuses map[string]bool
 }
 
-// hasSeen reports whether a state is like one without faults. A step that goes on without waiting has none.
-func (s *stepBaseline) hasSeen(state []string) bool {
-	return len(s.ends) == 0 || slices.ContainsFunc(s.ends, func(end []string) bool { return len(oracle.Compare(end, state)) == 0 })
+// compare returns in what a state is unlike the most similar one without faults. A step that goes on without waiting has none.
+func (s *stepBaseline) compare(state []string) (fewest []oracle.Difference) {
+	for i, end := range s.ends {
+		differences := slices.DeleteFunc(oracle.Compare(end, state), func(d oracle.Difference) bool {
+			return d.Kind == oracle.Changed && !s.statuses[d.Resource] && !slices.ContainsFunc(d.Fields, func(f oracle.FieldDifference) bool { return !isStatus(f.Path) })
+		})
+		if i == 0 || len(differences) < len(fewest) {
+			fewest = differences
+		}
+	}
+	return fewest
+}
+
+func isStatus(path string) bool { return path == "status" || strings.HasPrefix(path, "status.") }
+
+// statusesOf returns the resources whose status is among the writes, by plural.
+func statusesOf(e oracle.Effects) map[string]bool {
+	all := map[string]bool{}
+	for write := range e.Did {
+		if words := strings.Fields(write); len(words) > 1 { // such as: patch deployments.apps/status web
+			if of, isStatus := strings.CutSuffix(words[1], "/status"); isStatus {
+				all[resourceName(of)] = true
+			}
+		}
+	}
+	return all
 }
 
 // addSteps adds what the steps of a run without faults came to.
@@ -180,7 +209,11 @@ func (b *Baseline) addSteps(o *observation) {
 		b.steps, b.stepStarts = make([]stepBaseline, len(o.steps)), o.stepStarts
 	}
 	for i := range b.steps {
-		if end := o.stepEnds[i]; end != nil && (len(b.steps[i].ends) == 0 || !b.steps[i].hasSeen(end)) {
+		if b.steps[i].statuses == nil {
+			b.steps[i].statuses = map[string]bool{}
+		}
+		maps.Copy(b.steps[i].statuses, statusesOf(o.effects))
+		if end := o.stepEnds[i]; end != nil && (len(b.steps[i].ends) == 0 || len(b.steps[i].compare(end)) > 0) {
 			b.steps[i].ends = append(b.steps[i].ends, end)
 		}
 		b.steps[i].expected.Add(o.steps[i])

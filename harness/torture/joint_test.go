@@ -137,10 +137,17 @@ func TestStepsOfABaseline(t *testing.T) {
 	b.addSteps(of(2, two, nil))
 	b.addSteps(of(2, one, nil))
 	require.Len(t, b.steps[0].ends, 2)
-	require.True(t, b.steps[0].hasSeen(one))
-	require.True(t, b.steps[0].hasSeen(two))
-	require.False(t, b.steps[0].hasSeen([]string{`pods {"metadata":{"name":"a"},"spec":3}`}))
-	require.True(t, b.steps[1].hasSeen(nil), "it goes on without waiting")
+	require.Empty(t, b.steps[0].compare(one))
+	require.Empty(t, b.steps[0].compare(two))
+	require.Len(t, b.steps[0].compare([]string{`pods {"metadata":{"name":"a"},"spec":3}`}), 1)
+	require.Empty(t, b.steps[1].compare(nil), "it goes on without waiting")
+	status := []string{`pods {"metadata":{"name":"a"},"spec":1,"status":{"phase":"Running"}}`}
+	require.Empty(t, b.steps[0].compare(status), "somebody else reports it")
+	withStatus := of(1, one, nil)
+	withStatus.effects.Did = map[string]int{"patch pods/status a": 1, "patch deployments.apps/status *": 1}
+	b.addSteps(withStatus)
+	require.Equal(t, map[string]bool{"pods": true, "deployments": true}, b.steps[0].statuses)
+	require.Len(t, b.steps[0].compare(status), 1, "the controller writes it")
 	require.Equal(t, oracle.Range{Min: 1, Max: 2}, b.steps[0].expected.Did["patch pods a"])
 }
 

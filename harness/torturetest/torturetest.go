@@ -85,3 +85,34 @@ func RequireCatalogue(t *testing.T, verdicts ...torture.Verdict) {
 		require.True(t, seen[v], "no mutant expects the verdict %q", v)
 	}
 }
+
+// RequireShared puts the controller to torture with its most telling plans, which share runs, and which it must pass; and a mutant with as
+// many, of which one must find it. "go test -short" skips it.
+func RequireShared(t *testing.T, most int, mutant string) {
+	t.Helper()
+	suite.Long(t, "it takes about a minute")
+	t.Parallel()
+	scenario, err := torture.Read("torture/scenario.yaml")
+	require.NoError(t, err)
+	broken, err := mutants.Read("mutants", mutant)
+	require.NoError(t, err)
+	commands, err := scenario.Build(t.Context(), os.Stderr)
+	require.NoError(t, err)
+	lab, err := torture.Open(t.Context(), 6, os.Stderr)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, lab.Close()) }()
+	o := torture.Options{Scenario: scenario, Commands: commands, Progress: os.Stderr, MaxPlans: most}
+	o.Baseline, err = lab.Learn(t.Context(), o)
+	require.NoError(t, err)
+	report, err := lab.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Len(t, report.Outcomes, most, "each plan has an outcome")
+	require.Empty(t, report.Failures())
+	require.Less(t, report.Runs, most, "some share a run")
+	results, err := mutants.RunIn(t.Context(), lab, mutants.Options{
+		Scenario: scenario, Mutants: broken, Commands: commands, Baseline: o.Baseline, Unaided: true, MaxPlans: most, Progress: os.Stderr,
+	})
+	require.NoError(t, err)
+	require.Len(t, results, 1)
+	require.True(t, results[0].Caught(), "%s", results[0])
+}
