@@ -50,6 +50,7 @@ type watching struct {
 type observation struct {
 	violation *oracle.Violation // the first invariant that did not hold, or nil
 	change    oracle.Change     // after which it did not
+	during    string            // when that was, in words
 	endAtRest []string          // before the controller was told to stop; normalized, see oracle.Normalize
 	end       []string          // likewise, after it has stopped
 	effects   oracle.Effects
@@ -100,7 +101,7 @@ func (s *Scenario) judge(o *observation, namespace string) (failure *Failure, no
 		notes = append(notes, message)
 	}
 	if v := o.violation; v != nil {
-		return brokenRule(v, o.change, namespace), notes
+		return brokenRule(v, o.change, o.during, namespace), notes
 	}
 	for _, attempts := range o.attempts {
 		for _, what := range slices.Sorted(maps.Keys(attempts)) {
@@ -113,9 +114,13 @@ func (s *Scenario) judge(o *observation, namespace string) (failure *Failure, no
 	return nil, notes
 }
 
-// brokenRule is the failure of a run in which an invariant did not hold after a change.
-func brokenRule(v *oracle.Violation, change oracle.Change, namespace string) *Failure {
-	return &Failure{RuleBroken, causeOf(v, namespace), fmt.Sprintf("%s (%s)", unqualified(v.Message, namespace), change)}
+// brokenRule is the failure of a run in which an invariant did not hold after a change, and when that was; "" if it is not known.
+func brokenRule(v *oracle.Violation, change oracle.Change, during, namespace string) *Failure {
+	when := change.String()
+	if during != "" {
+		when += ", " + during
+	}
+	return &Failure{RuleBroken, causeOf(v, namespace), fmt.Sprintf("%s (%s)", unqualified(v.Message, namespace), when)}
 }
 
 // judgeAgainst says what is wrong with a run, compared with runs without faults. Notes are what differs and may be right.

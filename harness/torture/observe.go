@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -83,7 +84,27 @@ func (r *run) observe(ctx context.Context, seen *observation) error {
 	}
 	seen.attempts = r.attempts(recorded)
 	seen.violation, seen.change = r.rules.invariants.CheckAll(r.states)
+	seen.during = r.during(seen.change.Time)
 	return nil
+}
+
+// during says in words in which step something was.
+func (r *run) during(at time.Time) string {
+	step := -1
+	for i, begin := range r.stepStarts {
+		if !at.Before(begin) {
+			step = i
+		}
+	}
+	switch {
+	case at.Before(r.launched):
+		return "before the controller was started"
+	case !r.restBegan.IsZero() && at.After(r.restBegan):
+		return "after the last step"
+	case step <= 0:
+		return "at the start"
+	}
+	return fmt.Sprintf("in the step %q", r.stepName(step))
 }
 
 // wasCutOff reports whether the controller gave up a request, for no other reason than that it was told to stop. A request

@@ -43,6 +43,7 @@ type run struct {
 	learns      bool     // that this run is one of the baseline
 	end         []string // of runs without faults, normalized; nil if it is not known
 	steps       []stepBaseline
+	launched    time.Time // when the programs began to be started
 	stepStarts  []time.Time
 	stepEnds    map[int][]string // of a run without faults
 	restBegan   time.Time        // when the last step ended
@@ -214,6 +215,7 @@ func (r *run) setUp(ctx context.Context) error {
 
 // launch starts what is outside of the cluster, and the programs, each behind a proxy.
 func (r *run) launch(ctx context.Context) error {
+	r.launched = time.Now()
 	proxies := 0
 	for _, name := range slices.Sorted(maps.Keys(r.scenario.Outside)) {
 		proxies++

@@ -681,6 +681,16 @@ func TestWritesOfObjectsWithOtherNames(t *testing.T) {
 		named([]string{"added jobs apply-1", "added jobs apply-2", "create jobs.batch apply-1", "patch jobs.batch/status apply-2", "added pods apply-1"}, []string{"jobs: apply-*"}))
 }
 
+// When a rule was broken tells whose work it may be.
+func TestDuring(t *testing.T) {
+	at := func(second int) time.Time { return time.Unix(1e9+int64(second), 0) }
+	r := recorded(&Scenario{Steps: []Step{{Name: "a change"}}})
+	r.launched, r.stepStarts, r.restBegan = at(1), []time.Time{at(2), at(3)}, at(5)
+	for second, want := range map[int]string{0: "before the controller was started", 1: "at the start", 2: "at the start", 3: `in the step "a change"`, 4: `in the step "a change"`, 6: "after the last step"} {
+		require.Equal(t, want, r.during(at(second)), second)
+	}
+}
+
 // A program that exits because of a request that failed may be right, if the scenario says so.
 func TestDiedOfARequest(t *testing.T) {
 	refused := injected(history.Request{Verb: "list", Resource: "pods", Status: 500}, refusal)

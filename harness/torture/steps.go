@@ -221,7 +221,7 @@ func (r *run) notApplied(ctx context.Context, resource resource, ref Reference, 
 		}
 	}
 	if v, change := r.rules.invariants.CheckAll(r.states); v != nil {
-		return brokenRule(v, change, r.namespace) // it says more
+		return brokenRule(v, change, r.during(change.Time), r.namespace) // it says more
 	}
 	if !r.states.Existed(resource.Resource, key) {
 		return err
