@@ -96,6 +96,7 @@ func takesLong(p Plan) bool {
 // queue is plans that are alike: of one family, for one class of requests.
 type queue struct {
 	key   string
+	of    family
 	tier  int
 	plans []Plan
 	late  bool // each is like one in another queue
@@ -121,12 +122,14 @@ func (w World) inOrder(plans []Plan, telling map[string]bool) []Plan {
 	for _, key := range keys {
 		first, others := rotate(key, alike[key])
 		slices.SortStableFunc(first, func(a, b Plan) int { return cmp.Compare(rank(telling[a.Key()]), rank(telling[b.Key()])) })
-		queues = append(queues, queue{key, w.tier(first[0]), first, false})
+		queues = append(queues, queue{key, familyOf(first[0]), w.tier(first[0]), first, false})
 		if len(others) > 0 {
-			queues = append(queues, queue{key, w.tier(others[0]), others, true})
+			queues = append(queues, queue{key, familyOf(others[0]), w.tier(others[0]), others, true})
 		}
 	}
-	slices.SortStableFunc(queues, func(a, b queue) int { return cmp.Compare(a.tier, b.tier) })
+	slices.SortStableFunc(queues, func(a, b queue) int { // each write fails once before one fails in another way
+		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(rank(a.of == fails), rank(b.of == fails)))
+	})
 	var ordered []Plan
 	for turn := 0; len(ordered) < len(plans); turn++ {
 		for i := range queues {

@@ -106,3 +106,17 @@ func TestEventsOfDeletionsComeFirst(t *testing.T) {
 	}
 	require.Fail(t, "there is no such plan")
 }
+
+// Each kind of write fails once before one of them is broken in another way: what is written last, such as a deletion, does not wait.
+func TestEachWriteFailsEarly(t *testing.T) {
+	h := job()
+	for _, verb := range []string{"create", "patch"} {
+		h.Requests = append(h.Requests, history.Request{ID: int64(len(h.Requests) + 1), Verb: verb, Resource: "pods", Namespace: "shop"})
+	}
+	var told []string
+	for _, p := range Possible(World{Baseline: h, Resources: []string{"pods"}})[:4] {
+		told = append(told, string(familyOf(p))+" "+p.Faults[0].Verb)
+	}
+	require.ElementsMatch(t, []string{"fails delete", "fails create", "fails patch"}, told[:3])
+	require.NotContains(t, told[3], "fails")
+}
