@@ -273,13 +273,15 @@ func (r *run) wasMet(number int) bool {
 type jobs struct {
 	mu      sync.Mutex
 	changed *sync.Cond
+	urgent  []job // that are to be run even after the budget: a run that they shared has failed
 	waiting []job
 	running int
-	isOver  bool
-	ended   chan struct{} // closed when none will begin any more
+	isOver  bool          // only urgent ones begin
+	isEnded bool          // none begins
+	ended   chan struct{} // closed then
 }
 
-// newJobs returns jobs; after over is closed, or ctx has ended, none of them begins.
+// newJobs returns jobs; after over is closed, only urgent ones begin, and after ctx has ended, none.
 func newJobs(ctx context.Context, waiting []job, over <-chan struct{}) (all *jobs, stop func()) {
 	all = &jobs{waiting: waiting, ended: make(chan struct{})}
 	all.changed = sync.NewCond(&all.mu)
@@ -288,26 +290,34 @@ func newJobs(ctx context.Context, waiting []job, over <-chan struct{}) (all *job
 	watching.Go(func() {
 		select {
 		case <-over:
+			all.change(func() { all.isOver = true })
 		case <-ctx.Done():
 		case <-done:
 		}
-		all.mu.Lock()
-		defer all.mu.Unlock()
-		all.end()
+		select {
+		case <-ctx.Done():
+			all.change(func() { all.isEnded = true })
+		case <-done:
+		}
 	})
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if len(waiting) == 0 {
-		all.end()
-	}
+	all.change(func() {})
 	return all, func() { close(done); watching.Wait() }
 }
 
-// end says that no further job begins. all.mu is held.
-func (all *jobs) end() {
-	if !all.isOver {
-		all.isOver = true
-		close(all.ended)
+// change changes something, and ends the jobs if none can begin any more.
+func (all *jobs) change(something func()) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	something()
+	if all.running == 0 && len(all.urgent) == 0 && (all.isOver || len(all.waiting) == 0) {
+		all.isEnded = true
+	}
+	if all.isEnded {
+		select {
+		case <-all.ended:
+		default:
+			close(all.ended)
+		}
 	}
 	all.changed.Broadcast()
 }
@@ -316,25 +326,29 @@ func (all *jobs) end() {
 func (all *jobs) next() (next job, ok bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	for !all.isOver && len(all.waiting) == 0 {
+	for !all.isEnded {
+		from := &all.urgent
+		if len(*from) == 0 && !all.isOver {
+			from = &all.waiting
+		}
+		if len(*from) > 0 {
+			next, *from = (*from)[0], (*from)[1:]
+			all.running++
+			return next, true
+		}
 		all.changed.Wait()
 	}
-	if all.isOver {
-		return nil, false
-	}
-	next, all.waiting = all.waiting[0], all.waiting[1:]
-	all.running++
-	return next, true
+	return nil, false
 }
 
-// done says that a job was run, and what is to be run because of it.
-func (all *jobs) done(again []job) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.running--
-	all.waiting = append(slices.Clip(again), all.waiting...)
-	if all.running == 0 && len(all.waiting) == 0 {
-		all.end()
-	}
-	all.changed.Broadcast()
+// done says that a job was run, and what is to be run because of it; failed, that it has failed, so that its plans are urgent.
+func (all *jobs) done(again []job, failed bool) {
+	all.change(func() {
+		all.running--
+		if failed {
+			all.urgent = append(all.urgent, again...)
+		} else {
+			all.waiting = append(slices.Clip(again), all.waiting...)
+		}
+	})
 }

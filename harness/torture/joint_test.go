@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -153,15 +154,15 @@ func TestStepsOfABaseline(t *testing.T) {
 
 // Jobs that are put back come first; when the last is done, nobody waits for more.
 func TestJobs(t *testing.T) {
+	name := func(j job) string { return j[0].Kind }
+	of := func(kind string) job { return job{{Plan: Plan{Kind: kind}}} }
 	synctest.Test(t, func(t *testing.T) {
-		name := func(j job) string { return j[0].Kind }
-		of := func(kind string) job { return job{{Plan: Plan{Kind: kind}}} }
 		all, stop := newJobs(t.Context(), []job{of("a"), of("b")}, nil)
 		defer stop()
 		first, ok := all.next()
 		require.True(t, ok)
 		require.Equal(t, "a", name(first))
-		all.done([]job{of("a again")})
+		all.done([]job{of("a again")}, false)
 		var mu sync.Mutex
 		var ran []string
 		var workers sync.WaitGroup
@@ -178,10 +179,10 @@ func TestJobs(t *testing.T) {
 					time.Sleep(time.Second)
 					if name(j) == "b" {
 						time.Sleep(time.Second) // the others wait: there may be more
-						all.done([]job{of("b again")})
+						all.done([]job{of("b again")}, true)
 						continue
 					}
-					all.done(nil)
+					all.done(nil, false)
 				}
 			})
 		}
@@ -198,9 +199,28 @@ func TestJobs(t *testing.T) {
 		require.True(t, ok)
 		close(over)
 		synctest.Wait()
+		all.done([]job{of("1"), of("2")}, true) // it has failed
+		for _, want := range []string{"1", "2"} {
+			again, ok := all.next()
+			require.True(t, ok)
+			require.Equal(t, want, name(again))
+			all.done([]job{of("never")}, false)
+		}
 		_, ok = all.next()
 		require.False(t, ok)
-		all.done(nil)
+		<-all.ended
+	})
+	synctest.Test(t, func(t *testing.T) { // nor after Ctrl-C, however urgent
+		ctx, cancel := context.WithCancel(t.Context())
+		all, stop := newJobs(ctx, []job{of("a")}, nil)
+		defer stop()
+		_, ok := all.next()
+		require.True(t, ok)
+		cancel()
+		synctest.Wait()
+		all.done([]job{of("a again")}, true)
+		_, ok = all.next()
+		require.False(t, ok)
 		<-all.ended
 	})
 	all, stop := newJobs(t.Context(), nil, nil)

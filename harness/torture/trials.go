@@ -50,8 +50,8 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 					if !ok {
 						return nil
 					}
-					again, err := s.executeJob(ctx, o.Baseline, of, o.Progress, finished)
-					all.done(again)
+					again, failed, err := s.executeJob(ctx, o.Baseline, of, o.Progress, finished)
+					all.done(again, failed)
 					if err != nil {
 						return err
 					}
@@ -62,14 +62,15 @@ func (s *subject) executeAll(ctx context.Context, o Options, plans []Plan, finis
 	return group.Wait()
 }
 
-// executeJob runs a job, and calls finished for each plan of which it says something. It returns what is to be run because of it.
-func (s *subject) executeJob(ctx context.Context, b *Baseline, of job, progress io.Writer, finished func(Outcome) error) (again []job, err error) {
+// executeJob runs a job, and calls finished for each plan of which it says something. It returns what is to be run because of it,
+// and whether it has failed.
+func (s *subject) executeJob(ctx context.Context, b *Baseline, of job, progress io.Writer, finished func(Outcome) error) (again []job, failed bool, err error) {
 	result, err := s.execute(ctx, b, of)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !of.isJoint() {
-		return nil, finished(result.Outcome)
+		return nil, false, finished(result.Outcome)
 	}
 	passed, again := of.sortOut(result.Outcome, result.run)
 	if why := result.run.unusual(result.Outcome); why != "" {
@@ -77,10 +78,10 @@ func (s *subject) executeJob(ctx context.Context, b *Baseline, of job, progress 
 	}
 	for _, outcome := range passed {
 		if err := finished(outcome); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return again, nil
+	return again, result.Verdict != Passed && result.Verdict != NotRun, nil
 }
 
 // queues returns the plans that share a control plane, and those that run beside them, fewer at a time, as they kill a
