@@ -600,6 +600,9 @@ func (l *Lab) RunKept(ctx context.Context, o Options, k *Keep) (report *Report, 
 		}
 	}
 	report.Outcomes = append(earlier, report.Outcomes...)
+	if len(earlier) > 0 {
+		report.Runs = 0 // how many the earlier plans took is not kept
+	}
 	if err == nil && !o.FirstOnly && !o.Unconfirmed {
 		err = confirmEarlier(o, report, len(earlier), func(o Options) (*Report, error) { return l.Run(ctx, o) })
 	}

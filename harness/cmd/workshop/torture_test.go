@@ -247,7 +247,7 @@ func TestTortureWrongInput(t *testing.T) {
 	r.write("impatient.yaml", impatient)
 	r.write("never.yaml", strings.Replace(impatient, "says: [web]", "says: [never]", 1))
 	r.write("cluster.yaml", watchPods+"scope: cluster\n")
-	r.write("other/outcomes.jsonl", `{"scenario":"7","program":"7","arguments":"7"}`+"\n")
+	r.write("other/outcomes.jsonl", `{"scenario":"7","program":"7","arguments":"7"}`+"\n"+`{"kind":"slow","faults":["delay=1s"],"verdict":""}`+"\n")
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -289,6 +289,9 @@ func TestTortureWrongInput(t *testing.T) {
 			out, status := r.workshop("", c.args...)
 			require.Equal(t, 1, status, "%s", out)
 			require.Contains(t, out, c.want)
+			if strings.Contains(out, "\nlog: ") { // of the run without faults that failed
+				r.removeKept()
+			}
 			r.requireNothingLeft()
 		})
 	}
