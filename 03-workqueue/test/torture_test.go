@@ -16,7 +16,7 @@ func TestTorture(t *testing.T) {
 }
 
 // Plans that share runs find what plans find that are alone.
-func TestPlansThatShareRuns(t *testing.T) { torturetest.RequireShared(t, 24, "lost-retry") }
+func TestPlansThatShareRuns(t *testing.T) { torturetest.RequireShared(t, 16, "dies-of-a-failure") }
 
 func TestTheCatalogueCanBeRead(t *testing.T) {
 	torturetest.RequireCatalogue(t, torture.Died, torture.NoStop, torture.Lost, torture.TooMuch, torture.NoRest)
