@@ -1,8 +1,11 @@
 package torture
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
@@ -227,4 +231,132 @@ func TestJobs(t *testing.T) {
 	defer stop()
 	_, ok := all.next()
 	require.False(t, ok)
+}
+
+// After each step, a shared run is compared with the runs without faults: its objects, and how often it wrote.
+func TestLeaveStep(t *testing.T) {
+	patch := func(id int64, injections ...history.Injection) history.Request {
+		q := history.Request{ID: id, Start: time.Now(), Verb: "patch", Resource: "pods", Namespace: "torture-1", Name: "a", Status: 200, RVBefore: "1", RVAfter: "2"}
+		if len(injections) > 0 {
+			q.Status = 500
+		}
+		return injected(q, injections...)
+	}
+	const settles = 3 * time.Second
+	for name, c := range map[string]struct {
+		other  time.Duration // for how long the state is another; for ever, if negative
+		writes int           // without faults, there is one
+		fails  bool          // one more, which is refused
+		want   string
+	}{
+		"as without faults":                {writes: 1},
+		"after a while":                    {other: settles, writes: 1},
+		"another state":                    {other: -1, writes: 1, want: "after the start: "},
+		"a write too many":                 {writes: 2, want: "in the start: patch pods a: 2 times, should be 1"},
+		"one more because of a fault":      {writes: 2, fails: true},
+		"two more because of a fault":      {writes: 3, fails: true, want: "in the start: patch pods a: 3 times, should be 1"},
+		"another state and a late failure": {other: -1, writes: 1, fails: true, want: "after the start: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := settled(t, &Scenario{Resources: []string{"pods"}})
+				r.job = job{inStep(0, "a"), inStep(1, "b")}
+				r.stepStarts = []time.Time{time.Now()}
+				var ends []string
+				if c.other != 0 {
+					ends = []string{`pods {"metadata":{"name":"a"}}`} // and there is none
+				}
+				expected := oracle.Expected{}
+				expected.Add(oracle.Effects{Did: map[string]int{"patch pods a": 1}})
+				r.steps = []stepBaseline{{ends: [][]string{ends}, expected: expected}}
+				if c.other > 0 {
+					time.AfterFunc(c.other, func() {
+						r.steps[0].ends[0] = nil
+						r.states.Now() // which locks, so that the run sees it
+					})
+				}
+				for i := range c.writes {
+					q := patch(int64(i + 1))
+					r.recording.Record(history.Record{Request: &q})
+				}
+				if c.fails {
+					q := patch(int64(c.writes+1), refusal)
+					r.recording.Record(history.Record{Request: &q})
+				}
+				err := r.leaveStep(t.Context())
+				if c.want == "" {
+					require.NoError(t, err)
+					return
+				}
+				require.ErrorAs(t, err, new(suspicion))
+				require.ErrorContains(t, err, c.want)
+			})
+		})
+	}
+}
+
+// Each fault of a shared run comes in its own step, where its number begins anew, and in none after the last.
+func TestFaultsComeInTheirSteps(t *testing.T) {
+	more := make(chan string)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if !r.URL.Query().Has("watch") {
+			return
+		}
+		w.(http.Flusher).Flush()
+		for name := range more {
+			fmt.Fprintf(w, `{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q}}}`+"\n", name)
+			w.(http.Flusher).Flush()
+		}
+	}))
+	defer upstream.Close()
+	defer close(more)
+	get := func(step, nth int) placed {
+		f := apiproxy.Fault{Match: apiproxy.Match{Verb: "get", Resource: "pods", From: nth, To: nth}, Effect: apiproxy.Effect{Refuse: 500}}
+		return placed{Plan{}, plan.Place{Step: step, Fault: f}}
+	}
+	cut := apiproxy.Fault{Match: apiproxy.Match{Verb: "watch", Resource: "pods"}, Effect: apiproxy.Effect{Watch: apiproxy.WatchCut, Event: 2}}
+	r := recorded(&Scenario{})
+	r.job = job{get(0, 1), get(1, 2), {Plan{}, plan.Place{Step: 2, Fault: cut, OfEvent: true}}, get(2, 5)} // the last does not come
+	r.armed = r.job.arm()
+	proxy, err := apiproxy.Start(t.Context(), apiproxy.Options{Upstream: &rest.Config{Host: upstream.URL}, Armed: faultsOf(r.armed, instance{}), Record: r.recording.Record})
+	require.NoError(t, err)
+	defer proxy.Stop()
+	client, err := rest.HTTPClientFor(proxy.Config())
+	require.NoError(t, err)
+	statuses := func() (all []int) {
+		for range 3 {
+			response, err := client.Get(proxy.URL() + "/api/v1/namespaces/shop/pods/a")
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			all = append(all, response.StatusCode)
+		}
+		return all
+	}
+	watch, err := client.Get(proxy.URL() + "/api/v1/namespaces/shop/pods?watch=1")
+	require.NoError(t, err)
+	defer watch.Body.Close()
+	events := bufio.NewReader(watch.Body)
+	sees := func(name string) {
+		more <- name
+		line, err := events.ReadString('\n')
+		require.NoError(t, err)
+		require.Contains(t, line, name)
+	}
+	sees("early")
+	require.Equal(t, []int{200, 200, 200}, statuses(), "no step has begun")
+	for _, want := range [][]int{{500, 200, 200}, {200, 500, 200}, {200, 200, 200}} {
+		r.beginStep("a step")
+		require.Equal(t, want, statuses())
+		require.False(t, r.armed[2].IsMet())
+	}
+	sees("in the last step")
+	more <- "the second there"
+	_, err = events.ReadString('\n')
+	require.Error(t, err, "the watch is cut")
+	for i := range r.job[:3] {
+		require.True(t, r.wasMet(i), i)
+	}
+	r.pauseFaults(false)
+	require.Equal(t, []int{200, 200, 200}, statuses(), "each has had its step")
 }

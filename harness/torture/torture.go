@@ -1,4 +1,4 @@
-// Package torture runs a controller again and again through the same scenario, each time with another fault between it
+// Package torture runs a controller again and again through the same scenario, each time with other faults between it
 // and the API server, and reports what the controller did wrong.
 //
 //   - It works on any program that takes a kubeconfig: faults are injected by a proxy, see package

@@ -54,7 +54,7 @@ func tortureCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "torture --scenario FILE [-- CONTROLLER [ARGUMENT]...]",
 		Short: "Run a controller through a scenario once for each fault that it can meet",
-		Long: `Run a controller through a scenario, again and again, each time with a different fault: an
+		Long: `Run a controller through a scenario, again and again, each time with different faults: an
 error, a lost reply, a broken watch, a kill. In the end, report what the controller did wrong,
 by cause, and how to replay it.
 
