@@ -21,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -953,11 +955,16 @@ func TestAStepForAnInstanceThatIsNotThere(t *testing.T) {
 
 // settled is a run whose controller has sent these requests, and has nothing left to do.
 func settled(t *testing.T, scenario *Scenario, requests ...history.Request) *run {
+	return settledOn(t, dynamicfake.NewSimpleDynamicClient(scheme.Scheme), nil, scenario, requests...)
+}
+
+// settledOn is settled, on a cluster of the test's, whose resources it watches.
+func settledOn(t *testing.T, client dynamic.Interface, resources []schema.GroupVersionResource, scenario *Scenario, requests ...history.Request) *run {
 	r := recorded(scenario, requests...)
 	require.NoError(t, r.compile())
 	r.active.Store(1)
 	var err error
-	r.states, err = oracle.Watch(t.Context(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), r.scope(), nil)
+	r.states, err = oracle.Watch(t.Context(), client, r.scope(), resources)
 	require.NoError(t, err)
 	t.Cleanup(r.states.Stop)
 	return r
