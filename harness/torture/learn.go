@@ -66,7 +66,7 @@ func (l *Lab) Learn(ctx context.Context, o Options) (*Baseline, error) {
 				return nil, errors.New(outcome.Message)
 			}
 			if outcome.Verdict != Passed {
-				return nil, &UnfitError{outcome.Verdict, fmt.Sprintf("the controller fails without faults: %s: %s\n%s\n%s", outcome.Verdict, outcome.Message, lastRequests(outcome), tail(outcome.Log)), &outcome}
+				return nil, &UnfitError{Verdict: outcome.Verdict, message: fmt.Sprintf("the controller fails without faults: %s: %s\n%s\n%s", outcome.Verdict, outcome.Message, lastRequests(outcome), tail(outcome.Log)), run: &outcome}
 			}
 			if settled++; b.add(outcome, seen[i]) {
 				settled = 0

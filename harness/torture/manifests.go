@@ -270,6 +270,9 @@ func namespaceHint(object *unstructured.Unstructured, namespace string, err erro
 	return fmt.Sprintf("; each run has a namespace of its own, here %s: leave out metadata.namespace, write {namespace} there in a step, or put \"namespace: %s\" into the scenario", namespace, object.GetNamespace())
 }
 
+// ErrShared is part of an error that says that runs on one control plane would share an object.
+var ErrShared = errors.New("not in a namespace")
+
 // checkScope returns an error for an object that all runs on a control plane would share. A run has a namespace of its own, its
 // ClusterRoles and ClusterRoleBindings have names of their own, and CustomResourceDefinitions may be shared.
 func (k *clients) checkScope(of schema.GroupVersionResource, namespaced bool, name, namespace string) error {
@@ -277,7 +280,7 @@ func (k *clients) checkScope(of schema.GroupVersionResource, namespaced bool, na
 	if namespaced || k.alone || isOwn || of.Group == rbacv1.GroupName || of.Group == "apiextensions.k8s.io" {
 		return nil
 	}
-	return fmt.Errorf("%s are not in a namespace, so that runs would share them: write \"scope: cluster\" in the scenario, which gives each run a control plane of its own", of.GroupResource())
+	return fmt.Errorf("%s are %w, so that runs would share them: write \"scope: cluster\" in the scenario, which gives each run a control plane of its own", of.GroupResource(), ErrShared)
 }
 
 // applied is the state of an object after a write of ours.

@@ -35,6 +35,17 @@ func (w *world) otherRun(message string) string {
 // anyRun matches the namespace of a run.
 var anyRun = regexp.MustCompile(`(?:^|[^-\w])(torture-[0-9]+)\b`)
 
+// nameNamespace returns the name of the run's namespace.
+func (w *world) nameNamespace() string {
+	switch {
+	case w.scenario.Namespace != "":
+		return w.scenario.Namespace
+	case w.scenario.isCluster():
+		return "torture"
+	}
+	return fmt.Sprintf("torture-%d", w.number)
+}
+
 // prepareNamespace creates the namespace of the run, unless all runs share one. clean removes what the run has created and other runs would meet.
 func (w *world) prepareNamespace(ctx context.Context) (clean func(context.Context) error, err error) {
 	if w.scenario.Namespace != "" && !w.scenario.isCluster() {

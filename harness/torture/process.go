@@ -232,6 +232,16 @@ func (p *process) Log() string {
 	return p.log.String()
 }
 
+// pid returns the process ID of the program, or 0 if it does not run.
+func (p *process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
 // isRunning reports whether the program runs and has not been told to end.
 func (p *process) isRunning() bool {
 	p.mu.Lock()

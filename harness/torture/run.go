@@ -66,14 +66,7 @@ func (s *subject) run(ctx context.Context, p *controlPlane, of job, b *Baseline)
 	r := &run{processes: newProcesses(w), job: of, plan: plan, armed: of.arm(), stepEnds: map[int][]string{}}
 	r.machines = newMachines(ctx, r.processes)
 	defer r.machines.stop()
-	switch {
-	case s.scenario.Namespace != "":
-		r.namespace = s.scenario.Namespace
-	case s.scenario.isCluster():
-		r.namespace = "torture"
-	default:
-		r.namespace = fmt.Sprintf("torture-%d", r.number)
-	}
+	r.namespace = w.nameNamespace()
 	if r.learns = b == nil; !r.learns {
 		r.watched, r.opened, r.end, r.steps = b.watched, b.opened, b.end, b.steps
 	}
@@ -135,9 +128,19 @@ func (r *run) compile() (err error) {
 
 // execute plays the scenario and returns what it showed. The error is a *Failure if the controller failed on the way.
 func (r *run) execute(ctx context.Context) (seen *observation, err error) {
+	err = r.inWorld(ctx, func(ctx context.Context) (err error) {
+		seen, err = r.playAll(ctx)
+		return err
+	})
+	return seen, err
+}
+
+// inWorld prepares the objects on which the programs act, and watches them, while do runs. In the end, what the run has created is
+// removed.
+func (r *run) inWorld(ctx context.Context, do func(context.Context) error) (err error) {
 	clean, err := r.prepareNamespace(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -145,17 +148,22 @@ func (r *run) execute(ctx context.Context) (seen *observation, err error) {
 		err = errors.Join(err, clean(ctx))
 	}()
 	if err := r.prepareObjects(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	watcher, disconnect, err := r.controlPlane.clients.watcher()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer disconnect()
 	if r.states, err = oracle.Watch(ctx, watcher, r.scope(), gvrs(r.resources)); err != nil {
-		return nil, err
+		return err
 	}
 	defer r.states.Stop()
+	return do(ctx)
+}
+
+// playAll plays the scenario in its world.
+func (r *run) playAll(ctx context.Context) (seen *observation, err error) {
 	if err := r.setUp(ctx); err != nil {
 		return nil, err
 	}

@@ -206,6 +206,21 @@ type MayDiffer struct {
 	AtRest []string `json:"atRest,omitempty"`
 }
 
+// IsEmpty reports whether nothing may differ.
+func (m MayDiffer) IsEmpty() bool {
+	return len(m.Fields)+len(m.Names)+len(m.Writes)+len(m.AtRest) == 0
+}
+
+// With returns what may differ by either of two.
+func (m MayDiffer) With(other MayDiffer) MayDiffer {
+	both := func(a, b []string) []string {
+		all := slices.Concat(a, b)
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return MayDiffer{both(m.Fields, other.Fields), both(m.Names, other.Names), both(m.Writes, other.Writes), both(m.AtRest, other.AtRest)}
+}
+
 // Step is a change of the world.
 type Step struct {
 	Name string `json:"name"`

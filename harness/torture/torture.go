@@ -127,6 +127,7 @@ type Report struct {
 // to it cannot be said then.
 type UnfitError struct {
 	Verdict Verdict
+	Differs MayDiffer // what would have to be in the scenario, if the runs only differ and may do so
 	message string
 	run     *Outcome // that failed without faults; nil if the runs only differ
 }

@@ -31,11 +31,12 @@ func (b *Baseline) unfit(mayDiffer []string) *UnfitError {
 		return nil
 	}
 	names := b.differingNames()
+	differs := MayDiffer{Fields: b.differingFields(), Names: names, Writes: named(b.withWrites(uneven), names)}
 	allowed := ""
 	for _, list := range []struct {
 		key  string
 		what []string
-	}{{"fields", b.differingFields()}, {"names", names}, {"writes", named(b.withWrites(uneven), names)}} {
+	}{{"fields", differs.Fields}, {"names", differs.Names}, {"writes", differs.Writes}} {
 		if len(list.what) > 0 {
 			allowed += fmt.Sprintf("  %s:\n", list.key)
 		}
@@ -46,7 +47,7 @@ func (b *Baseline) unfit(mayDiffer []string) *UnfitError {
 	if allowed != "" {
 		message.WriteString("If that may be, put this into the scenario:\nmayDiffer:\n" + allowed)
 	}
-	return &UnfitError{Verdict: Different, message: strings.TrimSuffix(message.String(), "\n")}
+	return &UnfitError{Verdict: Different, Differs: differs, message: strings.TrimSuffix(message.String(), "\n")}
 }
 
 // withWrites returns creations and deletions, each with the controller's write that it comes of, if it comes of one: whoever lets the one
