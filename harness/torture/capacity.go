@@ -24,10 +24,14 @@ func (o Options) Runs() int {
 
 // mostRuns is how many runs there are at most at a time while the processors have nothing to do.
 func (o Options) mostRuns() int {
-	if o.Scenario.Namespace != "" || o.Scenario.isCluster() {
+	idle := capacity(2*runtime.GOMAXPROCS(0), availableMemory())
+	switch {
+	case o.Scenario.isCluster():
+		return max(o.Runs(), idle/perControlPlane)
+	case o.Scenario.Namespace != "":
 		return o.Runs()
 	}
-	return capacity(2*runtime.GOMAXPROCS(0), availableMemory())
+	return idle
 }
 
 // perControlPlane is how many runs on a shared control plane cost as much as one with its own: that takes memory, and

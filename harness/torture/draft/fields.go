@@ -229,6 +229,7 @@ var reserved = []string{"as", "break", "const", "continue", "else", "false", "fo
 func rule(variable string, path fieldPath, value any) string {
 	var text strings.Builder
 	text.WriteString(variable)
+	missing := "null"
 	for i, part := range path {
 		keys, isItem := itemKeys(part)
 		if isItem {
@@ -244,9 +245,10 @@ func rule(variable string, path fieldPath, value any) string {
 			text.WriteString(".?" + part)
 		} else {
 			text.WriteString("[?" + literal(part) + "]")
+			missing = "dyn(null)" // after an index, the checker takes null for the type of the value
 		}
 	}
-	return text.String() + ".orValue(null) == " + literal(value)
+	return text.String() + ".orValue(" + missing + ") == " + literal(value)
 }
 
 // literal returns a value as CEL writes it.

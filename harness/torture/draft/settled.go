@@ -183,7 +183,7 @@ func outcomes(history []settled, made []outputs) (always, whenever []condition, 
 		first := history[groups[key][0]]
 		whenever = append(whenever, condition{
 			rule:    strings.Join(first.inputs, " && ") + " ?\n    " + strings.Join(then, " && ") + " : true",
-			message: literal("it is not as it was after " + first.after),
+			message: literal("it is not as it was after this: " + first.after),
 		})
 	}
 	return always, whenever, unsure

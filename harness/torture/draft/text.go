@@ -2,6 +2,7 @@ package draft
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -96,7 +97,18 @@ func (o outline) here(text string) string {
 func action(a torture.Action) string {
 	switch {
 	case a.Apply != nil:
-		return "- apply:\n" + indent(marshal(a.Apply), "    ")
+		rest := maps.Clone(a.Apply)
+		text := "- apply:\n"
+		for _, key := range []string{"apiVersion", "kind", "metadata"} { // as people write it
+			if rest[key] != nil {
+				text += indent(marshal(map[string]any{key: rest[key]}), "    ")
+				delete(rest, key)
+			}
+		}
+		if len(rest) > 0 {
+			text += indent(marshal(rest), "    ")
+		}
+		return text
 	case a.Patch != nil:
 		return "- patch:\n" + reference(a.Patch.Reference) + "    merge:\n" + indent(marshal(a.Patch.Merge), "      ")
 	case a.Delete != nil:
@@ -122,7 +134,13 @@ func marshal(value any) string {
 	return string(text)
 }
 
-func scalar(text string) string { return strings.TrimSuffix(marshal(text), "\n") }
+// scalar returns the YAML of a text in one line.
+func scalar(text string) string {
+	if plain := strings.TrimSuffix(marshal(text), "\n"); plain == text {
+		return plain
+	}
+	return literal(text) // of JSON, as YAML has it too
+}
 
 func indent(text, by string) string {
 	return by + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+by) + "\n"
