@@ -46,7 +46,7 @@ as it left them.`,
 				return rerunUnderGuard(cmd.Context())
 			}
 			guard.AwaitInterrupt()
-			o.Command, o.Progress = args, os.Stderr
+			o.Command, o.Progress = args, os.Stdout // in the order of what it says in the end
 			if search {
 				o.Search = "."
 			}
