@@ -235,6 +235,7 @@ func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructure
 	var failed error
 	// It takes a moment until a resource is served that was only just defined.
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, servedTimeout, true, func(ctx context.Context) (bool, error) {
+		earlier := failed
 		mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if failed = err; err != nil {
 			k.mapper.Reset()
@@ -248,24 +249,30 @@ func (k *clients) applyOne(ctx context.Context, object *unstructured.Unstructure
 			object.SetNamespace(cmp.Or(object.GetNamespace(), namespace))
 			client = k.dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace())
 		}
-		var answer *unstructured.Unstructured
-		answer, failed = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}, subresources...)
-		if failed == nil {
+		answer, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}, subresources...)
+		failed = err
+		if err != nil && ctx.Err() != nil && earlier != nil { // when the time is over, that says more
+			failed = earlier
+		}
+		if err == nil {
 			result = applied{mapping.Resource.Resource, answer.GetResourceVersion()}
 		}
 		return failed == nil, nil
 	})
 	if err != nil {
-		return result, fmt.Errorf("apply %s %s: %w%s", kind.Kind, object.GetName(), errors.Join(failed, context.Cause(ctx)), namespaceHint(object, namespace, failed))
+		return result, fmt.Errorf("apply %s %s: %w%s", kind.Kind, object.GetName(), errors.Join(failed, context.Cause(ctx)), namespaceHint(object, namespace, k.alone, failed))
 	}
 	return result, nil
 }
 
 // namespaceHint says what to do if an object could not be applied because its namespace, which is not the run's, does not exist.
-func namespaceHint(object *unstructured.Unstructured, namespace string, err error) string {
+func namespaceHint(object *unstructured.Unstructured, namespace string, isCluster bool, err error) string {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) || !apierrors.IsNotFound(err) || status.Status().Details == nil || status.Status().Details.Kind != "namespaces" || object.GetNamespace() == namespace {
 		return ""
+	}
+	if isCluster {
+		return fmt.Sprintf("; add the Namespace %s to the manifests", object.GetNamespace())
 	}
 	return fmt.Sprintf("; each run has a namespace of its own, here %s: leave out metadata.namespace, write {namespace} there in a step, or put \"namespace: %s\" into the scenario", namespace, object.GetNamespace())
 }

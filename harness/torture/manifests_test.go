@@ -158,8 +158,9 @@ func TestNamespaceHint(t *testing.T) {
 	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "shop"}}}
 	missing := apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")
 	require.Equal(t, `; each run has a namespace of its own, here torture-1: leave out metadata.namespace, write {namespace} there in a step, or put "namespace: shop" into the scenario`,
-		namespaceHint(object, "torture-1", missing))
-	require.Empty(t, namespaceHint(object, "shop", missing), "it is the run's")
-	require.Empty(t, namespaceHint(object, "torture-1", apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "web")))
-	require.Empty(t, namespaceHint(object, "torture-1", errors.New("no connection")))
+		namespaceHint(object, "torture-1", false, missing))
+	require.Equal(t, "; add the Namespace shop to the manifests", namespaceHint(object, "torture-1", true, missing), "on a cluster of its own")
+	require.Empty(t, namespaceHint(object, "shop", false, missing), "it is the run's")
+	require.Empty(t, namespaceHint(object, "torture-1", false, apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "web")))
+	require.Empty(t, namespaceHint(object, "torture-1", false, errors.New("no connection")))
 }

@@ -94,6 +94,7 @@ func (d *drafter) note(format string, args ...any) {
 // explore runs the controller in the world of the scenario as it is by now, with what a person has added to the file.
 func (d *drafter) explore(ctx context.Context, visit func(context.Context, *torture.Exploration) error) error {
 	outline := d.scenario
+	outline.account = d.given.accountIn(outline.scope)
 	outline.converged = []condition{{rule: "true"}}
 	outline.steps, outline.ready, outline.stopsWith = nil, nil, -1
 	text := ""
@@ -124,7 +125,7 @@ func readIn(dir, text string) (*torture.Scenario, error) {
 
 // look runs the controller once to learn what it asks for.
 func (d *drafter) look(ctx context.Context) error {
-	d.scenario = outline{manifests: d.given.manifests, account: d.given.account, resources: []string{"configmaps"}}
+	d.scenario = outline{manifests: d.given.manifests, resources: []string{"configmaps"}}
 	d.say("run 1: which resources the controller asks for")
 	visit := func(ctx context.Context, e *torture.Exploration) error {
 		if _, err := e.Settle(ctx); err != nil {
@@ -214,7 +215,12 @@ func (d *drafter) learnResources(e *torture.Exploration) error {
 	if d.wasRefused = len(refused) > 0; d.wasRefused {
 		d.note("Without any fault, the controller was forbidden to %s.", strings.Join(refused, ", "))
 	}
-	counted := map[string]bool{}
+	counted, ofSample := map[string]bool{}, map[string]bool{}
+	for _, o := range d.given.samples {
+		if resource, err := e.ResourceOf(o.GroupVersionKind()); err == nil {
+			ofSample[resource] = true
+		}
+	}
 	for _, q := range h.Requests {
 		if _, isOutside := d.outside[q.Group]; isOutside || neverCounted(q) {
 			continue
@@ -225,7 +231,7 @@ func (d *drafter) learnResources(e *torture.Exploration) error {
 			d.say("it writes %s outside of the namespace %s, so each run gets a cluster of its own", resource, e.Namespace())
 			d.scenario.scope = "cluster"
 		}
-		if !q.Failed() && (isWritten || !slices.Contains(notCounted, resource)) && !strings.HasPrefix(q.URI, "/apis/apiextensions.k8s.io/") {
+		if !q.Failed() && (isWritten || ofSample[resource] || !slices.Contains(notCounted, resource)) && !strings.HasPrefix(q.URI, "/apis/apiextensions.k8s.io/") {
 			counted[resource] = true
 		}
 	}

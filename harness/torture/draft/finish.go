@@ -21,9 +21,7 @@ const maxBaselines = 6
 
 // finish writes the file, and runs the scenario without faults until that shows nothing new.
 func (d *drafter) finish(ctx context.Context) (*Result, error) {
-	if len(d.scenario.steps) == 0 {
-		return nil, errors.New("the controller has made nothing, and there is nothing for it to look at: give it objects with --sample or --manifest")
-	}
+	d.scenario.account = d.given.accountIn(d.scenario.scope)
 	const usual = 30 * time.Second
 	if patience := (4 * d.slowest).Round(10 * time.Second); patience > usual {
 		d.scenario.patience = patience

@@ -19,7 +19,8 @@ import (
 // material is what the controller needs and works on.
 type material struct {
 	manifests []string // files, in order
-	account   string
+	account   string   // the name of a ServiceAccount; "" for an administrator's rights
+	home      string   // the namespace that the ServiceAccount names, or ""
 	samples   []*unstructured.Unstructured
 
 	definitions map[string][]string // of the files that were only found: the resources that they define
@@ -57,7 +58,9 @@ func (d *drafter) gather() error {
 		d.given.samples = append(d.given.samples, objects...)
 	}
 	d.given.definitions, d.given.rbac = map[string][]string{}, map[string]bool{}
-	d.given.account = d.Account
+	if d.Account != "none" {
+		d.given.account = d.Account
+	}
 	found := map[string][]*unstructured.Unstructured{}
 	if d.Search != "" {
 		found = search(d.Search)
@@ -65,9 +68,6 @@ func (d *drafter) gather() error {
 	d.findDefinitions(given, found)
 	if err := d.findAccount(given, found); err != nil {
 		return err
-	}
-	if d.Account == "none" {
-		d.given.account = ""
 	}
 	d.findSamples(found)
 	return nil
@@ -121,22 +121,37 @@ func (d *drafter) findAccount(given []*unstructured.Unstructured, found map[stri
 		}
 		d.given.rbac = files
 		d.given.manifests = append(d.given.manifests, slices.Sorted(maps.Keys(files))...)
-		d.say("the rights of the ServiceAccount %s, found in %s", accounts[0], strings.Join(slices.Sorted(maps.Keys(files)), ", "))
+		d.say("the rights of the ServiceAccount %s, found in %s", strings.TrimPrefix(accounts[0], "/"), strings.Join(slices.Sorted(maps.Keys(files)), ", "))
 	}
 	if len(accounts) > 1 {
+		for i := range accounts {
+			accounts[i] = strings.TrimPrefix(accounts[i], "/")
+		}
 		return fmt.Errorf("the manifests have %d ServiceAccounts: %s; say with whose rights the controller runs, with --account", len(accounts), strings.Join(accounts, ", "))
 	}
-	d.given.account = accounts[0]
+	if len(accounts) == 1 {
+		d.given.home, d.given.account, _ = strings.Cut(accounts[0], "/")
+	}
 	return nil
 }
 
+// accountsIn returns the ServiceAccounts among objects, each as NAMESPACE/NAME; /NAME if it names no namespace.
 func accountsIn(objects []*unstructured.Unstructured) (names []string) {
 	for _, o := range objects {
 		if o.GetKind() == "ServiceAccount" {
-			names = append(names, o.GetName())
+			names = append(names, o.GetNamespace()+"/"+o.GetName())
 		}
 	}
 	return names
+}
+
+// accountIn returns the account as a scenario of this scope names it. Otherwise than in the run's namespace, objects stay in those that they
+// name.
+func (m material) accountIn(scope string) string {
+	if scope != "" && m.home != "" {
+		return m.home + "/" + m.account
+	}
+	return m.account
 }
 
 // findSamples adds one object of each kind that is defined, from files that are named as samples or examples.

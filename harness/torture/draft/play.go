@@ -2,6 +2,7 @@ package draft
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -87,6 +88,9 @@ func (p *player) playAll(ctx context.Context) error {
 	if err := p.recreate(ctx, samples); err != nil {
 		return err
 	}
+	if err := p.checkWrites(); err != nil {
+		return err
+	}
 	ports, err := p.e.Ports(ctx)
 	if err != nil {
 		return err
@@ -103,6 +107,28 @@ func (p *player) playAll(ctx context.Context) error {
 		p.note("After SIGTERM: %s. Torture will call that a failure.", ending.Problem)
 	}
 	return nil
+}
+
+// checkWrites returns an error for a controller that has done nothing.
+func (p *player) checkWrites() error {
+	var failed []string
+	for _, q := range p.e.History().Requests {
+		switch {
+		case !q.IsWrite() || neverCounted(q):
+		case !q.Failed():
+			return nil
+		default:
+			failed = append(failed, fmt.Sprintf("%s %s: %d", q.Verb, q.What(), q.Status))
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("nothing that the controller wrote was accepted: %s", strings.Join(slices.Compact(failed), ", "))
+	}
+	what := "give it objects that it works on, with --sample or --manifest"
+	if len(p.given.samples) > 0 {
+		what = "the samples are not what it works on, or it looks for them in another namespace than " + p.e.Namespace() + " ({namespace} in a sample)"
+	}
+	return fmt.Errorf("the controller has written nothing, so nothing of it can be put to torture: %s; the end of its output:\n%s", what, tail(p.e.Log()))
 }
 
 // take takes a step that belongs to the scenario.
@@ -123,9 +149,27 @@ func (p *player) do(ctx context.Context, step torture.Step) error {
 	return p.settle(ctx, step.Name)
 }
 
+// longestDeletion is how long objects are waited for that are being deleted.
+const longestDeletion = 30 * time.Second
+
+// isDeleting reports whether an object is being deleted.
+func isDeleting(state oracle.State) bool {
+	for _, objects := range state {
+		for _, object := range objects {
+			if _, is := get(object, fieldPath{"metadata", "deletionTimestamp"}); is {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (p *player) settle(ctx context.Context, after string) error {
 	begin := time.Now()
 	rested, err := p.e.Settle(ctx)
+	for isDeleting(p.e.State()) && rested && err == nil && time.Since(begin) < longestDeletion {
+		rested, err = p.e.Settle(ctx)
+	}
 	if err != nil {
 		return p.ended(p.e, "after "+after, err)
 	}
@@ -383,11 +427,25 @@ func (p *player) recreate(ctx context.Context, samples []torture.Step) error {
 		if err := p.take(ctx, torture.Step{Name: "the samples are deleted", Do: deletions}); err != nil {
 			return err
 		}
+		if left := p.left(); left != "" {
+			p.note("Half a minute after the samples were deleted, %s was still there, so they are not created again.", left)
+			continue
+		}
 		if err := p.take(ctx, torture.Step{Name: "the samples are created again", Do: step.Do}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// left returns a sample that is still there, or "".
+func (p *player) left() string {
+	for t := range p.objects {
+		if t.in(p.states[len(p.states)-1].state, p.e.Namespace()) != nil {
+			return t.String()
+		}
+	}
+	return ""
 }
 
 // conclude makes rules of what has been seen.
@@ -450,6 +508,10 @@ func (p *player) conclude() {
 	p.scenario.converged = append(append(p.scenario.converged, always...), whenever...)
 	for _, what := range unsure {
 		p.note("%s was not the same each time that others wanted the same, so no rule looks at it.", what)
+	}
+	if len(p.scenario.converged) == 0 {
+		p.note("No rule held each time that the controller had nothing left to do. Say under \"converged\" when it has done its job.")
+		p.scenario.converged = []condition{{rule: "true"}}
 	}
 	p.scenario.steps = p.steps
 	p.scenario.namespace = home
