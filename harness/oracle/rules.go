@@ -35,6 +35,7 @@ type rule struct {
 	Condition
 	holds, message cel.Program // message may be nil
 	namesChange    bool        // the rule does
+	names          []string    // the resources that the rule names
 }
 
 // NewRules compiles conditions on these resources. Its error names the condition that is malformed.
@@ -59,9 +60,12 @@ func NewRules(resources []string, conditions []Condition) (*Rules, error) {
 	r := &Rules{resources: resources}
 	for _, c := range conditions {
 		compiled := rule{Condition: c}
-		if compiled.holds, compiled.namesChange, err = compile(env, c.Rule, cel.BoolType); err != nil {
+		var named []string
+		if compiled.holds, named, err = compile(env, c.Rule, cel.BoolType); err != nil {
 			return nil, fmt.Errorf("rule %q: %w", c.Rule, err)
 		}
+		compiled.namesChange = slices.Contains(named, "change")
+		compiled.names = slices.DeleteFunc(named, func(name string) bool { return !slices.Contains(resources, name) })
 		if c.Message != "" {
 			if compiled.message, _, err = compile(env, c.Message, cel.StringType); err != nil {
 				return nil, fmt.Errorf("message %q: %w", c.Message, err)
@@ -72,19 +76,23 @@ func NewRules(resources []string, conditions []Condition) (*Rules, error) {
 	return r, nil
 }
 
-func compile(env *cel.Env, text string, want *cel.Type) (program cel.Program, namesChange bool, err error) {
+// compile compiles an expression, and returns the names in it, sorted.
+func compile(env *cel.Env, text string, want *cel.Type) (program cel.Program, names []string, err error) {
 	checked, issues := env.Compile(text)
 	if err := issues.Err(); err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	if is := checked.OutputType(); !is.IsExactType(want) && !is.IsExactType(cel.DynType) {
-		return nil, false, fmt.Errorf("it has type %s, but must have type %s", is, want)
+		return nil, nil, fmt.Errorf("it has type %s, but must have type %s", is, want)
 	}
 	for _, reference := range checked.NativeRep().ReferenceMap() {
-		namesChange = namesChange || reference.Name == "change"
+		if reference.Name != "" && !slices.Contains(names, reference.Name) {
+			names = append(names, reference.Name)
+		}
 	}
+	slices.Sort(names)
 	program, err = env.Program(checked)
-	return program, namesChange, err
+	return program, names, err
 }
 
 // Violation is a rule that does not hold in a state.
@@ -99,6 +107,26 @@ func (r *Rules) Check(state State, change *Change) *Violation {
 	if len(r.rules) == 0 {
 		return nil
 	}
+	values := r.values(state, change)
+	for _, rule := range r.rules {
+		if v := rule.check(values, change); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// CheckEach is like Check, of each rule: nil for one that holds.
+func (r *Rules) CheckEach(state State, change *Change) (violations []*Violation) {
+	values := r.values(state, change)
+	for _, rule := range r.rules {
+		violations = append(violations, rule.check(values, change))
+	}
+	return violations
+}
+
+// values returns the variables of the rules.
+func (r *Rules) values(state State, change *Change) map[string]any {
 	values := map[string]any{"now": time.Now(), "change": map[string]any{}}
 	for _, resource := range r.resources {
 		values[resource] = state.List(resource)
@@ -113,29 +141,47 @@ func (r *Rules) Check(state State, change *Change) *Violation {
 			"type": string(change.Type), "resource": change.Resource, "object": change.New, "old": old,
 		}
 	}
-	for _, rule := range r.rules {
-		if rule.namesChange && change != nil && change.Relisted {
-			continue
-		}
-		holds, _, err := rule.holds.Eval(values)
-		if err == nil && holds.Value() == true {
-			continue
-		}
-		if rule.message != nil {
-			if text, _, messageErr := rule.message.Eval(values); messageErr == nil && text.Value() != "" {
-				message := fmt.Sprint(text.Value())
-				if err != nil { // by a mistake in the rule, perhaps
-					message += fmt.Sprintf(" (the rule cannot be evaluated: %v)", err)
-				}
-				return &Violation{rule.Rule, message}
-			}
-		}
-		if err != nil {
-			return &Violation{rule.Rule, fmt.Sprintf("the rule %s cannot be evaluated: %v", rule.Rule, err)}
-		}
-		return &Violation{rule.Rule, "the rule does not hold: " + rule.Rule}
+	return values
+}
+
+// check returns how the rule does not hold, or nil.
+func (rule rule) check(values map[string]any, change *Change) *Violation {
+	if rule.namesChange && change != nil && change.Relisted {
+		return nil
 	}
-	return nil
+	holds, _, err := rule.holds.Eval(values)
+	if err == nil && holds.Value() == true {
+		return nil
+	}
+	if rule.message != nil {
+		if text, _, messageErr := rule.message.Eval(values); messageErr == nil && text.Value() != "" {
+			message := fmt.Sprint(text.Value())
+			if err != nil { // by a mistake in the rule, perhaps
+				message += fmt.Sprintf(" (the rule cannot be evaluated: %v)", err)
+			}
+			return &Violation{rule.Rule, message}
+		}
+	}
+	if err != nil {
+		return &Violation{rule.Rule, fmt.Sprintf("the rule %s cannot be evaluated: %v", rule.Rule, err)}
+	}
+	return &Violation{rule.Rule, "the rule does not hold: " + rule.Rule}
+}
+
+// Sources returns the rules as they are written, without the spaces around them.
+func (r *Rules) Sources() (sources []string) {
+	for _, rule := range r.rules {
+		sources = append(sources, rule.Rule)
+	}
+	return sources
+}
+
+// Named returns the resources that each rule names.
+func (r *Rules) Named() (names [][]string) {
+	for _, rule := range r.rules {
+		names = append(names, rule.names)
+	}
+	return names
 }
 
 // errViolated ends a walk through the states.

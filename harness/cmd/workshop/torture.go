@@ -133,7 +133,7 @@ Exit status:
 	f.onFlags.add(cmd)
 	_ = flags.MarkHidden("guarded")
 	_ = cmd.MarkFlagRequired("scenario")
-	cmd.AddCommand(tortureInitCommand())
+	cmd.AddCommand(tortureInitCommand(), tortureCheckCommand())
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"example.com/controllers/harness/apiproxy"
@@ -97,3 +98,13 @@ var (
 // aWhileOutside is for all writes of a class to what is outside of the cluster: a right that is missing for some time, as
 // when a quota is used up.
 var aWhileOutside = kind{"answered 403 for a while", apiproxy.Effect{Refuse: 403, For: 6 * time.Second}}
+
+// Kinds returns the names of all kinds of fault.
+func Kinds() (names []string) {
+	for _, k := range slices.Concat(ofAny, ofWrites, ofWritesOutside, ofWritesToMachines, atEvents, ofWatches, forAWhile, frozen, longPowerCuts,
+		[]kind{noBookmarks, noAnswer, longOutage, leaseLost, oneCacheBehind, aWhileOutside}) {
+		names = append(names, k.name)
+	}
+	slices.Sort(names)
+	return names
+}
