@@ -113,8 +113,8 @@ func (s *Scenario) instances(ctx context.Context, client kubernetes.Interface) (
 const dirVariable = "{dir}"
 
 // replacer replaces what is written in braces in the arguments and the Env of an instance. See [Controller].
-func (s *Scenario) replacer(one instance, kubeconfig, namespace, reboot string) *strings.Replacer {
-	return strings.NewReplacer("{kubeconfig}", kubeconfig, "{namespace}", namespace, "{replica}", fmt.Sprint(one.replica),
+func (s *Scenario) replacer(one instance, kubeconfig, namespace, reboot, server string) *strings.Replacer {
+	return strings.NewReplacer("{kubeconfig}", kubeconfig, "{server}", server, "{namespace}", namespace, "{replica}", fmt.Sprint(one.replica),
 		"{node}", one.node, dirVariable, filepath.Dir(s.path), rebootVariable, reboot)
 }
 
@@ -131,7 +131,6 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 		return nil, err
 	}
 	kubeconfig := file + ".kubeconfig"
-	replace := r.scenario.replacer(one, kubeconfig, r.namespace, r.rebootCommand(one.node))
 	p = &program{instance: one, number: number, kubeconfig: kubeconfig}
 	p.process = &process{
 		env:     append(env, "KUBECONFIG="+kubeconfig, "KUBE_CACHE_MUTATION_DETECTOR=true"),
@@ -145,6 +144,21 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 	p.process.note = func(state history.ProcessState) {
 		r.recording.Record(history.Record{Process: &history.Process{Time: time.Now(), Program: p.label, State: state}})
 	}
+	// The proxy outlives the program, whose last requests belong to the recording.
+	proxy, err := apiproxy.Start(context.WithoutCancel(ctx), r.proxyOptions(p, upstream, number))
+	if err != nil {
+		return nil, err
+	}
+	p.proxy = proxy
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, proxy.Stop())
+		}
+	}()
+	if err := cluster.WriteKubeconfig(kubeconfig, proxy.Config(), r.namespace); err != nil {
+		return nil, err
+	}
+	replace := r.scenario.replacer(one, kubeconfig, r.namespace, r.rebootCommand(one.node), proxy.URL())
 	for _, word := range r.commands[one.program] {
 		if word, err = withPorts(replace.Replace(word)); err != nil {
 			return nil, err
@@ -161,13 +175,6 @@ func (r *run) launchProgram(ctx context.Context, one instance, number int) (p *p
 		for key, value := range o.Env {
 			p.process.env = append(p.process.env, key+"="+strings.ReplaceAll(value, "{url}", o.proxy.URL()))
 		}
-	}
-	// The proxy outlives the program, whose last requests belong to the recording.
-	if p.proxy, err = apiproxy.Start(context.WithoutCancel(ctx), r.proxyOptions(p, upstream, number)); err != nil {
-		return nil, err
-	}
-	if err := cluster.WriteKubeconfig(kubeconfig, p.proxy.Config(), r.namespace); err != nil {
-		return nil, errors.Join(err, p.proxy.Stop())
 	}
 	return p, nil
 }

@@ -55,9 +55,9 @@ func TestReplacer(t *testing.T) {
 	s, err := read(t, severalPrograms)
 	require.NoError(t, err)
 	s.path = "/scenarios/web.yaml"
-	replace := s.replacer(instance{replica: 2, node: "node-1"}, "/tmp/kubeconfig", "shop", "")
-	require.Equal(t, "/scenarios/policy.yaml /tmp/kubeconfig shop 2 node-1",
-		replace.Replace("{dir}/policy.yaml {kubeconfig} {namespace} {replica} {node}"))
+	replace := s.replacer(instance{replica: 2, node: "node-1"}, "/tmp/kubeconfig", "shop", "", "https://127.0.0.1:7")
+	require.Equal(t, "/scenarios/policy.yaml /tmp/kubeconfig https://127.0.0.1:7 shop 2 node-1",
+		replace.Replace("{dir}/policy.yaml {kubeconfig} {server} {namespace} {replica} {node}"))
 }
 
 func TestProgramsThatAreWrong(t *testing.T) {

@@ -99,10 +99,10 @@ type Scenario struct {
 	names     []oracle.NamePattern
 }
 
-// Controller is a program under test. {kubeconfig}, {namespace}, {replica}, {node}, {port} and {dir} are replaced in its
-// arguments and in Env: by the path of its kubeconfig, the namespace of the run, the number of the replica from 1, the Node
-// that it runs on, a port that no other program listens on, another one at each place, and the directory of the scenario's
-// file. With EachNode and Scope "cluster", {reboot} is replaced too: by a command, its words separated by spaces, that
+// Controller is a program under test. {kubeconfig}, {server}, {namespace}, {replica}, {node}, {port} and {dir} are replaced in its
+// arguments and in Env: by the path of its kubeconfig, the URL of the API server in it, the namespace of the run, the number of the
+// replica from 1, the Node that it runs on, a port that no other program listens on, another one at each place, and the directory of the
+// scenario's file. With EachNode and Scope "cluster", {reboot} is replaced too: by a command, its words separated by spaces, that
 // reboots the program's machine. Its requests are not recorded.
 type Controller struct {
 	Program `json:",inline"`

@@ -59,8 +59,8 @@ error, a lost reply, a broken watch, a kill. In the end, report what the control
 by cause, and how to replay it.
 
 The controller may be any program. In its arguments, {kubeconfig} is replaced by the path of
-the kubeconfig that it must use, {namespace} by the namespace of the run, and each {port} by a
-port that no other program listens on. Unless the scenario has "scope: cluster", a controller
+the kubeconfig that it must use, {server} by the URL of the API server in it, {namespace} by the
+namespace of the run, and each {port} by a port that no other program listens on. Unless the scenario has "scope: cluster", a controller
 that lists all namespaces sees only the one of its run, as far as the scenario's "resources" name
 what it lists.
 
@@ -390,7 +390,7 @@ func (how invoked) view(path string) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-var placeholders = strings.NewReplacer("{kubeconfig}", "kubeconfig", "{namespace}", "namespace", "{port}", "port")
+var placeholders = strings.NewReplacer("{kubeconfig}", "kubeconfig", "{server}", "server", "{namespace}", "namespace", "{port}", "port")
 
 // shellWord quotes a word for a shell, if that is necessary.
 func shellWord(word string) string {

@@ -46,6 +46,9 @@ as it left them.`,
 				return rerunUnderGuard(cmd.Context())
 			}
 			guard.AwaitInterrupt()
+			if o.Meanwhile < 0 {
+				return errors.New("--meanwhile must not be negative")
+			}
 			o.Command, o.Progress = args, os.Stdout // in the order of what it says in the end
 			if search {
 				o.Search = "."
@@ -58,6 +61,7 @@ as it left them.`,
 	flags.StringArrayVar(&o.Manifests, "manifest", nil, "`file`, or directory with a kustomization.yaml, that is applied before the controller starts; may be repeated")
 	flags.StringArrayVar(&o.Samples, "sample", nil, "`file` with objects that are created while the controller runs; may be repeated")
 	flags.StringVar(&o.Account, "account", "", "ServiceAccount of the manifests with whose rights the controller runs; none: an administrator's rights; default: the only one that there is")
+	flags.DurationVar(&o.Meanwhile, "meanwhile", 0, "for how long what you do with kubectl meanwhile becomes steps, such as 2m; the command prints a kubeconfig")
 	flags.BoolVar(&search, "search", true, "look for CustomResourceDefinitions, RBAC and samples below the current directory")
 	flags.BoolVar(&guarded, "guarded", false, "")
 	_ = flags.MarkHidden("guarded")

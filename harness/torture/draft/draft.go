@@ -31,8 +31,10 @@ type Options struct {
 	// administrator's rights.
 	Account string
 	// Search is a directory in which CustomResourceDefinitions, RBAC and samples are looked for; "" for none.
-	Search   string
-	Progress io.Writer
+	Search string
+	// Meanwhile is for how long what a person does with kubectl becomes steps; 0 for not at all.
+	Meanwhile time.Duration
+	Progress  io.Writer
 }
 
 // Result is what was written.
@@ -160,7 +162,7 @@ func (d *drafter) look(ctx context.Context) error {
 			why = err.Error()
 		}
 		d.note("The RBAC that was found does not fit (%s), so the controller has an administrator's rights. Name the right files with --manifest, and see which verb was missing.", why)
-		d.say("without the RBAC that was found")
+		d.say("without the RBAC that was found: %s", why)
 		d.given = d.given.withoutAccount()
 		return d.look(ctx)
 	}

@@ -132,10 +132,13 @@ func managed(object oracle.Object, is func(manager string) bool) (paths []fieldP
 	return slices.CompactFunc(paths, func(a, b fieldPath) bool { return a.String() == b.String() })
 }
 
-// order sorts what a controller is for before labels and annotations.
+// order sorts what people change most often first, and labels and annotations last.
 func (p fieldPath) order() string {
-	if p[0] == "metadata" {
+	switch last := p[len(p)-1]; {
+	case p[0] == "metadata":
 		return "~" + p.String()
+	case last == "image" || last == "replicas":
+		return "!" + p.String()
 	}
 	return p.String()
 }

@@ -26,11 +26,12 @@ type player struct {
 	e       *torture.Exploration
 	steps   []torture.Step
 	states  []moment
-	touched map[string]field  // what others have changed, by its name
-	objects map[target]bool   // what others have created or deleted
-	mine    []target          // what the controller has written
-	written map[string]bool   // by plural and name
-	dropped map[string]string // outputs that a step has changed and that the controller did not restore
+	touched map[string]field // what others have changed, by its name
+	objects map[target]bool  // what others have created or deleted
+	mine    []target         // what the controller has written
+	written map[string]bool  // by plural and name
+	drifted map[string]bool  // fields that a step has changed, and that the controller has repaired
+	dropped map[string]bool  // objects and fields that nobody has repaired
 }
 
 type moment struct {
@@ -48,7 +49,7 @@ func (f field) String() string { return f.target.String() + ": " + f.path.String
 // play runs the controller once more, this time with the resources that count, and changes one thing after the other.
 func (d *drafter) play(ctx context.Context) error {
 	d.say("run 2: what it comes to, and what it does if somebody changes that")
-	p := &player{drafter: d, touched: map[string]field{}, objects: map[target]bool{}, dropped: map[string]string{}}
+	p := &player{drafter: d, touched: map[string]field{}, objects: map[target]bool{}, drifted: map[string]bool{}, dropped: map[string]bool{}}
 	return d.explore(ctx, func(ctx context.Context, e *torture.Exploration) error {
 		p.e = e
 		return p.playAll(ctx)
@@ -72,6 +73,11 @@ func (p *player) playAll(ctx context.Context) error {
 			p.objects[t] = true
 		}
 		if err := p.take(ctx, step); err != nil {
+			return err
+		}
+	}
+	if p.Meanwhile > 0 {
+		if err := p.meanwhile(ctx); err != nil {
 			return err
 		}
 	}
@@ -195,9 +201,14 @@ func (p *player) targetOf(object oracle.Object) (target, error) {
 // components are the field managers of Kubernetes itself, and of what plays its nodes.
 var components = []string{torture.FieldManager, "kube-controller-manager", "kube-scheduler", "kube-apiserver", "kubelet", "kwok", "controlplane", "before-first-apply"}
 
-func isController(manager string) bool { return !slices.Contains(components, manager) }
+func isController(manager string) bool {
+	return !slices.Contains(components, manager) && !isOther(manager)
+}
 
-func isOther(manager string) bool { return manager == torture.FieldManager }
+// isOther reports whether a field manager is a person's, or ours.
+func isOther(manager string) bool {
+	return manager == torture.FieldManager || strings.HasPrefix(manager, "kubectl")
+}
 
 // made returns the objects that the controller has made, sorted. Those with generated names cannot be named in a scenario.
 func (p *player) made() (all []target) {
@@ -272,14 +283,16 @@ func (p *player) driftStep(ctx context.Context, t target, step torture.Step, pat
 	switch {
 	case after == nil:
 		p.note("Nobody repairs it when %s; it is no step of the scenario.", step.Name)
-		p.dropped[t.String()] = ""
+		p.dropped[t.String()] = true
 		p.forget()
 	case path != nil:
 		was, _ := get(before, path)
 		if is, _ := get(after, path); is != was {
 			p.note("Nobody repairs it when %s; it is no step of the scenario.", step.Name)
-			p.dropped[field{t, path}.String()] = ""
+			p.dropped[field{t, path}.String()] = true
 			p.forget()
+		} else {
+			p.drifted[field{t, path}.String()] = true
 		}
 	}
 	return nil
@@ -300,7 +313,7 @@ func (p *player) fieldsOf(t target, is func(string) bool, most int) (paths []fie
 		paths = append(paths, path)
 	}
 	if len(paths) > 8 { // most of them are defaults of long lists
-		paths = slices.DeleteFunc(paths, func(path fieldPath) bool { return len(path) > 5 })
+		paths = slices.DeleteFunc(paths, func(path fieldPath) bool { return len(path) > 5 && path[len(path)-1] != "image" })
 	}
 	return paths[:min(most, len(paths))]
 }
@@ -455,8 +468,8 @@ func (p *player) conclude() {
 		s := settled{after: m.after, state: m.state, home: home}
 		made := outputs{}
 		for t := range p.objects {
-			if p.isTouched(t) && t.in(m.state, home) != nil {
-				continue // its field says more
+			if p.isTouched(t) && t.in(m.state, home) != nil || !slices.Contains(p.scenario.resources, t.resource) {
+				continue // its field says more, or rules cannot see it
 			}
 			s.inputs = append(s.inputs, join([]output{existence(t, m.state, home)})...)
 		}
@@ -469,7 +482,7 @@ func (p *player) conclude() {
 		}
 		slices.Sort(s.inputs)
 		for _, t := range p.mine {
-			if _, dropped := p.dropped[t.String()]; dropped {
+			if p.dropped[t.String()] {
 				continue
 			}
 			made[t.String()] = existence(t, m.state, home)
@@ -548,13 +561,12 @@ func (p *player) addFields(made outputs, t target, state oracle.State) {
 	for _, path := range managed(object, isController) {
 		name := field{t, path}.String()
 		value, _ := get(object, path)
-		_, dropped := p.dropped[name]
 		isSecret := t.plural() == "secrets" && (path[0] == "data" || path[0] == "stringData")
 		_, isInput := p.touched[name]
-		if dropped || isSecret || isInput || isVolatile(path, value) || path[0] == "metadata" && path[1] != "labels" && path[1] != "annotations" {
+		if p.dropped[name] || isSecret || isInput || isVolatile(path, value) || path[0] == "metadata" && path[1] != "labels" && path[1] != "annotations" {
 			continue
 		}
-		made[name] = output{value, t, rule(variable, path, value)}
+		made[name] = output{value, t, rule(variable, path, value), path[0] != "status" && !p.drifted[name]}
 	}
 }
 

@@ -118,6 +118,8 @@ type output struct {
 	of    target // zero if it is not of one object
 	// holds is the rule that says so: of an object, the part of it that is true for its field; "" for its existence.
 	holds string
+	// isMinor says that it need not be said if it is always so: nobody has changed it.
+	isMinor bool
 }
 
 // outcomes returns what the controller should come to: what always holds when it has nothing to do, and what holds whenever others want
@@ -151,7 +153,12 @@ func outcomes(history []settled, made []outputs) (always, whenever []condition, 
 			isConstant = isConstant && one.value != nil && one.value == known.value
 		}
 		if !isConstant && isOfObject(known, name, history, made) {
-			always = append(always, condition{rule: known.of.ifExists(known.holds)})
+			if !known.isMinor {
+				always = append(always, condition{rule: known.of.ifExists(known.holds)})
+			}
+			continue
+		}
+		if isConstant && known.isMinor {
 			continue
 		}
 		for _, of := range groups {

@@ -53,7 +53,7 @@ func TestHealth(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	child := target{resource: "foos", name: "child"}
 	is := func(field string, value any) output {
-		return output{value, child, rule(variable, fieldPath{field}, value)}
+		return output{value, child, rule(variable, fieldPath{field}, value), field == "minor"}
 	}
 	history := []settled{
 		{after: "the start", state: oracle.State{}, inputs: []string{"none"}},
@@ -63,9 +63,9 @@ func TestOutcomes(t *testing.T) {
 	}
 	made := []outputs{
 		{"child": {value: false, of: child}, "size": {value: 7, holds: "size(bars) == 7"}},
-		{"child": {value: true, of: child}, "size": {value: 7, holds: "size(bars) == 7"}, "n": is("n", int64(1)), "kind": is("kind", "x"), "chance": is("chance", int64(5))},
-		{"child": {value: true, of: child}, "size": {value: 7, holds: "size(bars) == 7"}, "n": is("n", int64(2)), "kind": is("kind", "x"), "chance": is("chance", int64(6))},
-		{"child": {value: true, of: child}, "size": {value: 7, holds: "size(bars) == 7"}, "n": is("n", int64(1)), "kind": is("kind", "x"), "chance": is("chance", int64(7))},
+		{"child": {value: true, of: child}, "size": {value: 7, holds: "size(bars) == 7"}, "n": is("n", int64(1)), "kind": is("kind", "x"), "minor": is("minor", "x"), "chance": is("chance", int64(5))},
+		{"child": {value: true, of: child}, "size": {value: 7, holds: "size(bars) == 7"}, "n": is("n", int64(2)), "kind": is("kind", "x"), "minor": is("minor", "x"), "chance": is("chance", int64(6))},
+		{"child": {value: true, of: child}, "size": {value: 7, holds: "size(bars) == 7"}, "n": is("n", int64(1)), "kind": is("kind", "x"), "minor": is("minor", "x"), "chance": is("chance", int64(7))},
 	}
 	always, whenever, unsure := outcomes(history, made)
 	require.Equal(t, []condition{
@@ -79,4 +79,19 @@ func TestOutcomes(t *testing.T) {
 		{"one ?\n    " + exists + " && o.?n.orValue(null) == 1) : true", `"it is not as it was after this: one"`},
 		{"two ?\n    " + exists + " && o.?n.orValue(null) == 2) : true", `"it is not as it was after this: two"`},
 	}, whenever)
+}
+
+// Names that end as Kubernetes makes them up are another one in each run. Words are not.
+func TestIsGenerated(t *testing.T) {
+	for text, want := range map[string]bool{
+		"{metadata: {name: web}}":                             false,
+		"{metadata: {name: my-nginx}}":                        false,
+		"{metadata: {name: frontend-config}}":                 false,
+		"{metadata: {name: web-7cd89}}":                       false, // by the API server, it would have no a
+		"{metadata: {name: aider-warmpool-m4x2b}}":            true,
+		"{metadata: {name: frontend-6d7c74f4c5-2nbbx}}":       true,
+		"{metadata: {name: whatever, generateName: whatev-}}": true,
+	} {
+		require.Equal(t, want, isGenerated(object(t, text)), text)
+	}
 }

@@ -2,6 +2,7 @@ package draft
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -80,8 +81,11 @@ func (t target) ifExists(conditions ...string) string {
 	return fmt.Sprintf("%s.all(%s, !(%s) || %s)", t.plural(), variable, t.selects(variable), strings.Join(conditions, " && "))
 }
 
-// isGenerated reports whether the API server has made up the name of an object, so that it is another one in each run.
+// isGenerated reports whether the name of an object is made up by chance, so that it is another one in each run.
 func isGenerated(object oracle.Object) bool {
 	of := unstructured.Unstructured{Object: object}
-	return of.GetGenerateName() != ""
+	return of.GetGenerateName() != "" || suffix.MatchString(of.GetName())
 }
+
+// suffix matches names that end as Kubernetes makes them up: without vowels, and without digits that look like letters.
+var suffix = regexp.MustCompile(`-[bcdfghjklmnpqrstvwxz2456789]{5,10}$`)

@@ -110,7 +110,11 @@ func action(a torture.Action) string {
 		}
 		return text
 	case a.Patch != nil:
-		return "- patch:\n" + reference(a.Patch.Reference) + "    merge:\n" + indent(marshal(a.Patch.Merge), "      ")
+		text := "- patch:\n" + reference(a.Patch.Reference) + "    merge:\n" + indent(marshal(a.Patch.Merge), "      ")
+		if a.Subresource != "" {
+			text += "  subresource: " + a.Subresource + "\n"
+		}
+		return text
 	case a.Delete != nil:
 		return "- delete:\n" + reference(*a.Delete)
 	}
