@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"example.com/controllers/harness/cluster"
 )
 
@@ -19,6 +21,8 @@ type Lab struct {
 	shared  *controlPlane
 	runs    atomic.Int64 // how many there have been; numbers their namespaces
 	stalls  *stalls
+	// warnings prints each warning of an API server once, however many runs get it.
+	warnings rest.WarningHandler
 
 	mu         sync.Mutex
 	expendable []*controlPlane // all that plans may kill
@@ -40,6 +44,7 @@ type controlPlane struct {
 // Open starts a Lab with one control plane of so many nodes. The control plane ends with ctx, or with Close.
 func Open(ctx context.Context, nodes int, progress io.Writer) (*Lab, error) {
 	l := &Lab{ctx: ctx, options: cluster.Options{Nodes: nodes, GCPercent: 200, Progress: progress}} // one for many runs
+	l.warnings = rest.NewWarningWriter(inTurn(progress), rest.WarningWriterOptions{Deduplicate: true})
 	var err error
 	if l.shared, err = l.newControlPlane(ctx, nodes); err != nil {
 		return nil, err
@@ -56,7 +61,7 @@ func (l *Lab) newControlPlane(ctx context.Context, nodes int) (*controlPlane, er
 		return nil, err
 	}
 	p := &controlPlane{cluster: c, options: options}
-	if p.clients, err = newClients(c); err != nil {
+	if p.clients, err = newClients(c, l.warnings); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return p, nil

@@ -77,11 +77,12 @@ type clients struct {
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 }
 
-func newClients(c *cluster.Cluster) (*clients, error) {
+func newClients(c *cluster.Cluster, warnings rest.WarningHandler) (*clients, error) {
 	config, err := c.Config()
 	if err != nil {
 		return nil, err
 	}
+	config.WarningHandler = warnings
 	k := clients{config: config}
 	if k.Interface, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err

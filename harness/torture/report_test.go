@@ -246,14 +246,14 @@ func TestWriteText(t *testing.T) {
 		Outcome{Plan: Plan{Kind: "watch cut"}, History: &history.History{}, Verdict: NoRest, Cause: "writes", Message: "2 writes in 2s in which nothing happens"},
 		Outcome{Plan: Plan{Kind: "watch cut"}, History: &history.History{}, NotMet: true, Verdict: Died, Cause: "panic", Message: "it ended by itself"})
 	require.NoError(t, r.Summary(Details{Replay: func(p Plan) string { return "workshop torture " + p.String() + " -- shop" }}).WriteText(&text))
-	require.Equal(t, `FAULT          PLANS   PASSED   NOT MET   NOT RUN   FAILED
-request lost   1       0        0         0         1 change lost
-seeds          2       0        0         0         1 died, 1 change lost
-slow           3       1        1         1
-watch cut      2       0        1         0         1 does not come to rest
+	require.Equal(t, `FAULT          PLANS   PASSED   NOT INJECTED   NOT RUN   FAILED
+request lost   1       0        0              0         1 change lost
+seeds          2       0        0              0         1 died, 1 change lost
+slow           3       1        1              1
+watch cut      2       0        1              0         1 does not come to rest
 
-NOT MET: the request or event at which the fault is aimed did not come, or the fault could not be
-done to it, so these plans say nothing about the controller.
+NOT INJECTED: the request or event at which the fault is aimed did not come in that run, or the
+fault could not be done to it, so these plans say nothing about the controller.
 
 1. change lost: Pod a-1 still runs, 20s after the start
    2 plans: request lost, seed 4; the first of them failed like this in 2 of 2 runs
@@ -294,7 +294,7 @@ func TestWriteTextOfASuccess(t *testing.T) {
 	var text strings.Builder
 	r := &Report{Duration: time.Second, Outcomes: []Outcome{{Plan: Plan{Kind: "slow"}, History: &history.History{}}}}
 	require.NoError(t, r.Summary(Details{}).WriteText(&text))
-	require.Equal(t, `FAULT   PLANS   PASSED   NOT MET
+	require.Equal(t, `FAULT   PLANS   PASSED   NOT INJECTED
 slow    1       1        0
 
 1 plan, 0 failed; 1s
@@ -313,7 +313,7 @@ func TestReportOfARunThatEndedEarly(t *testing.T) {
 		c.details.Planned, c.details.Resume = 140, "workshop torture --resume"
 		var text strings.Builder
 		require.NoError(t, r.Summary(c.details).WriteText(&text))
-		require.Equal(t, `FAULT   PLANS   PASSED   NOT MET
+		require.Equal(t, `FAULT   PLANS   PASSED   NOT INJECTED
 slow    1       1        0
 
 `+how+`: 1 of 140 plans were run, 0 failed; 1s

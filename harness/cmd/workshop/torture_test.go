@@ -201,7 +201,7 @@ func TestTortureFinishes(t *testing.T) {
 	}{
 		"at its end":                 {passed, nil, false, 0, []string{"\n1 plan, 0 failed; "}, false},
 		"at its end, with a failure": {died, nil, false, 1, []string{"\n2 plans, 2 failed; "}, false},
-		"without its fault":          {notMet, nil, false, 1, []string{"\nNOT MET: the request "}, false},
+		"without its fault":          {notMet, nil, false, 1, []string{"\nNOT INJECTED: the request "}, false},
 		"by Ctrl-C":                  {passed, proc.ErrInterrupted, true, 130, []string{"\ninterrupted: 1 of 9 plans were run, 0 failed; "}, true},
 		"by an error":                {passed, broken, false, 1, []string{"\nended by an error: 1 of 9 plans were run, 0 failed; ", "workshop: the control plane cannot be started again\n"}, true},
 		"by an error, with failures": {died, broken, false, 1, []string{"\n1. died: it ended\n", "\nended by an error: 2 of 9 plans were run, 2 failed; "}, true},
@@ -283,6 +283,14 @@ func TestTortureWrongInput(t *testing.T) {
 		"--budget before the beginning":  {r.kubectlWatch("--budget", "-1s"), "--budget and --parallel 0 or more"},
 		"--budget of a moment":           {r.kubectlWatch("--budget", "1ms"), "no plan was run: the runs without faults took the whole budget of 1ms; give a longer one"},
 		"--resume without --dir":         {r.kubectlWatch("--resume"), "--resume needs --dir"},
+		"init without a controller":      {[]string{"torture", "init"}, "requires at least 1 arg(s), only received 0"},
+		"init into a directory":          {[]string{"torture", "init", "--scenario", ".", "--", "true"}, "write .: it is a directory; give the name of a file"},
+		"init with a missing sample":     {[]string{"torture", "init", "--scenario", "new.yaml", "--sample", "nowhere.yaml", "--", "true"}, "--sample: open nowhere.yaml"},
+		"init with time that is none":    {[]string{"torture", "init", "--scenario", "new.yaml", "--meanwhile", "-1s", "--", "true"}, "--meanwhile must not be negative"},
+		"init of a controller that ends": {[]string{"torture", "init", "--scenario", "new.yaml", "--", "false"}, "at its start, without any fault, died: it exited by itself, with exit status 1"},
+		"check without a scenario":       {[]string{"torture", "check", "--", "true"}, `required flag(s) "scenario" not set`},
+		"check of a whole cluster":       {[]string{"torture", "check", "--scenario", "cluster.yaml", "--nodes", "9", "--", "true"}, `leave it out, and set "nodes" in cluster.yaml`},
+		"check without a controller":     {[]string{"torture", "check", "--scenario", "watch.yaml"}, "the scenario names no controller; give its command after --"},
 		"one that does not do it":        {append([]string{"torture", "--scenario", "never.yaml"}, r.kubectlWatch()[3:]...), `change lost: it has not printed "never"`},
 	} {
 		t.Run(name, func(t *testing.T) {

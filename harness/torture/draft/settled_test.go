@@ -87,7 +87,7 @@ func TestIsGenerated(t *testing.T) {
 		"{metadata: {name: web}}":                             false,
 		"{metadata: {name: my-nginx}}":                        false,
 		"{metadata: {name: frontend-config}}":                 false,
-		"{metadata: {name: web-7cd89}}":                       false, // by the API server, it would have no a
+		"{metadata: {name: web-1a3b0}}":                       false,
 		"{metadata: {name: aider-warmpool-m4x2b}}":            true,
 		"{metadata: {name: frontend-6d7c74f4c5-2nbbx}}":       true,
 		"{metadata: {name: whatever, generateName: whatev-}}": true,

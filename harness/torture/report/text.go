@@ -255,8 +255,8 @@ func writeWrapped(w io.Writer, lead, text string) {
 	}
 }
 
-// NotMetText explains the column NOT MET of the table.
-const NotMetText = "NOT MET: the request or event at which the fault is aimed did not come, or the fault could not be done to it, so these plans say nothing about the controller."
+// NotMetText explains the column NOT INJECTED of the table.
+const NotMetText = "NOT INJECTED: the request or event at which the fault is aimed did not come in that run, or the fault could not be done to it, so these plans say nothing about the controller."
 
 // Table returns the table of how the plans of each kind went, with its head. The columns NOT RUN and FAILED are left out if they would be
 // empty.
@@ -275,7 +275,7 @@ func (s *Summary) Table() (rows [][]string) {
 		}
 		rows = append(rows, row)
 	}
-	add("FAULT", "PLANS", "PASSED", "NOT MET", "NOT RUN", "FAILED")
+	add("FAULT", "PLANS", "PASSED", "NOT INJECTED", "NOT RUN", "FAILED")
 	for _, k := range s.Kinds {
 		var verdicts []string
 		for _, c := range k.Failed {

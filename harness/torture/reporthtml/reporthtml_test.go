@@ -66,7 +66,7 @@ func TestWrite(t *testing.T) {
 		"1. change lost: the Deployment &lt;web&gt; is not scaled", "1 plan: answered 500, which failed like this in 2 of 3 runs.",
 		"It did not do what a change called for in the time that it had", "workshop torture --fault &#39;&lt;&#39;", "workshop view /tmp/x.jsonl", "behind at 0.120s: it knew nothing",
 		"0.12 s: patch deployments.apps web by loop: refused with 500", "0.1s  patch", "All 2 plans that failed like this",
-		"Not counted, as it has been seen once", "it did more (plans: 2)", "scale &#60;web&#62;", "NOT MET: the request",
+		"Not counted, as it has been seen once", "it did more (plans: 2)", "scale &#60;web&#62;", "NOT INJECTED: the request",
 		"the other run has no such write in this step",
 	} {
 		require.Contains(t, text, part)
