@@ -81,6 +81,7 @@ type drafter struct {
 	notes    []string
 	// wasRefused says that the controller was forbidden something without a fault.
 	wasRefused bool
+	isRetried  bool // without the rights that were found
 	listening  []string // ports of the first exploration
 	slowest    time.Duration
 }
@@ -128,6 +129,9 @@ func readIn(dir, text string) (*torture.Scenario, error) {
 // look runs the controller once to learn what it asks for.
 func (d *drafter) look(ctx context.Context) error {
 	d.scenario = outline{manifests: d.given.manifests, resources: []string{"configmaps"}}
+	if d.given.account == "" && d.Account == "" && len(d.given.rbac) == 0 && !d.isRetried {
+		d.note("No ServiceAccount was found, so the controller has an administrator's rights: a verb that is missing where you run it does not show. Name its RBAC with --manifest.")
+	}
 	d.say("run 1: which resources the controller asks for")
 	visit := func(ctx context.Context, e *torture.Exploration) error {
 		if _, err := e.Settle(ctx); err != nil {
@@ -163,7 +167,7 @@ func (d *drafter) look(ctx context.Context) error {
 		}
 		d.note("The RBAC that was found does not fit (%s), so the controller has an administrator's rights. Name the right files with --manifest, and see which verb was missing.", why)
 		d.say("without the RBAC that was found: %s", why)
-		d.given = d.given.withoutAccount()
+		d.given, d.isRetried = d.given.withoutAccount(), true
 		return d.look(ctx)
 	}
 	return err

@@ -36,7 +36,8 @@ func TestWrite(t *testing.T) {
 
 	result, err := Write(t.Context(), lab, options)
 	require.NoError(t, err)
-	require.Empty(t, result.Notes)
+	require.Len(t, result.Notes, 1)
+	require.Contains(t, result.Notes[0], "the controller has an administrator's rights")
 	require.GreaterOrEqual(t, result.Runs, 2)
 	require.Empty(t, result.Ports)
 	scenario, err := torture.Read(file)
