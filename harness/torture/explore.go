@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	gopsutilnet "github.com/shirou/gopsutil/v4/net"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -231,4 +233,33 @@ func (e *Exploration) IsNamespaced(ctx context.Context, kind schema.GroupVersion
 		return true, nil
 	})
 	return namespaced, failed
+}
+
+// HasStatus reports whether the status of a kind is a resource of its own.
+func (e *Exploration) HasStatus(kind schema.GroupVersionKind) bool {
+	clients := e.run.controlPlane.clients
+	mapping, err := clients.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return false
+	}
+	list, err := clients.Discovery().ServerResourcesForGroupVersion(kind.GroupVersion().String())
+	return err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == mapping.Resource.Resource+"/status" })
+}
+
+// Render returns the objects of manifests: of files, and of directories with a kustomization.yaml.
+func (l *Lab) Render(ctx context.Context, manifests []string) ([]*unstructured.Unstructured, error) {
+	s := &Scenario{Scope: "cluster"}
+	for _, file := range manifests {
+		absolute, err := filepath.Abs(file)
+		if err != nil {
+			return nil, err
+		}
+		s.Manifests = append(s.Manifests, absolute)
+	}
+	text, err := s.render(ctx, l.shared.cluster.Kubectl, l.shared.cluster.Dir())
+	if err != nil {
+		return nil, err
+	}
+	definitions, others, err := decodeManifests(text, "")
+	return append(definitions, others...), err
 }

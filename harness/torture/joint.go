@@ -169,6 +169,9 @@ func (r *run) effectsOf(part *history.History) oracle.Effects {
 type stepBaseline struct {
 	ends     [][]string // the different states after it, normalized
 	expected oracle.Expected
+	// varying are the annotations and the fields of a status that were not the same in all of these states, by object. They may hold a
+	// resourceVersion, or the Node that the scheduler has chosen.
+	varying map[string]bool
 	// statuses are the resources whose status the programs write. What others report of theirs, such as a Deployment's conditions, has a
 	// time of its own.
 	statuses map[string]bool
@@ -178,13 +181,30 @@ type stepBaseline struct {
 func (s *stepBaseline) compare(state []string) (fewest []oracle.Difference) {
 	for i, end := range s.ends {
 		differences := slices.DeleteFunc(oracle.Compare(end, state), func(d oracle.Difference) bool {
-			return d.Kind == oracle.Changed && !s.statuses[d.Resource] && !slices.ContainsFunc(d.Fields, func(f oracle.FieldDifference) bool { return !isStatus(f.Path) })
+			return d.Kind == oracle.Changed && !slices.ContainsFunc(d.Fields, func(f oracle.FieldDifference) bool {
+				return !s.varying[d.Object()+": "+f.Path] && (s.statuses[d.Resource] || !isStatus(f.Path))
+			})
 		})
 		if i == 0 || len(differences) < len(fewest) {
 			fewest = differences
 		}
 	}
 	return fewest
+}
+
+// addEnd adds a state that is unlike those that are known.
+func (s *stepBaseline) addEnd(end []string) {
+	s.ends = append(s.ends, end)
+	for _, d := range oracle.Compare(s.ends[0], end) {
+		for _, f := range d.Fields {
+			if isStatus(f.Path) || strings.HasPrefix(f.Path, "metadata.annotations") {
+				if s.varying == nil {
+					s.varying = map[string]bool{}
+				}
+				s.varying[d.Object()+": "+f.Path] = true
+			}
+		}
+	}
 }
 
 func isStatus(path string) bool { return path == "status" || strings.HasPrefix(path, "status.") }
@@ -213,7 +233,7 @@ func (b *Baseline) addSteps(o *observation) {
 		}
 		maps.Copy(b.steps[i].statuses, statusesOf(o.effects))
 		if end := o.stepEnds[i]; end != nil && (len(b.steps[i].ends) == 0 || len(b.steps[i].compare(end)) > 0) {
-			b.steps[i].ends = append(b.steps[i].ends, end)
+			b.steps[i].addEnd(end)
 		}
 		b.steps[i].expected.Add(o.steps[i])
 	}

@@ -379,3 +379,18 @@ func TestFaultsComeInTheirSteps(t *testing.T) {
 	r.pauseFaults(false)
 	require.Equal(t, []int{200, 200, 200}, statuses(), "each has had its step")
 }
+
+// What varies without faults, such as a resourceVersion in an annotation, is not unusual. Anything else is.
+func TestWhatVariesBetweenSteps(t *testing.T) {
+	const pod = `pods {"metadata":{"annotations":{"version":"%s"},"name":"a"},"spec":{"n":"%s"},"status":{"node":"%s"}}`
+	s := stepBaseline{statuses: map[string]bool{"pods": true}}
+	s.addEnd([]string{fmt.Sprintf(pod, "1", "x", "node-1")})
+	s.addEnd([]string{fmt.Sprintf(pod, "2", "y", "node-2")})
+	require.Empty(t, s.compare([]string{fmt.Sprintf(pod, "3", "x", "node-3")}))
+	require.Empty(t, s.compare([]string{fmt.Sprintf(pod, "3", "y", "node-3")}), "one of the states has it")
+	require.NotEmpty(t, s.compare([]string{fmt.Sprintf(pod, "1", "z", "node-1")}), "a spec must be one that is known")
+	require.NotEmpty(t, s.compare(nil))
+	once := stepBaseline{statuses: map[string]bool{"pods": true}}
+	once.addEnd([]string{fmt.Sprintf(pod, "1", "x", "node-1")})
+	require.NotEmpty(t, once.compare([]string{fmt.Sprintf(pod, "2", "x", "node-1")}))
+}

@@ -35,6 +35,8 @@ what differs from run to run.
 
   workshop torture init --sample example.yaml -- ./my-controller --kubeconfig={kubeconfig}
 
+In samples, {namespace} is replaced by the namespace of the run.
+
 Files with CustomResourceDefinitions, with the rights of one ServiceAccount, and with samples are
 looked for below the current directory, unless --search=false.
 

@@ -54,7 +54,8 @@ func Write(ctx context.Context, lab *torture.Lab, o Options) (*Result, error) {
 	if d.byHand, err = readOld(o.File); err != nil {
 		return nil, err
 	}
-	if err := d.gather(); err != nil {
+	render := func(files []string) ([]*unstructured.Unstructured, error) { return lab.Render(ctx, files) }
+	if err := d.gather(render); err != nil {
 		return nil, err
 	}
 	if err := d.look(ctx); err != nil {
@@ -81,7 +82,7 @@ type drafter struct {
 	notes    []string
 	// wasRefused says that the controller was forbidden something without a fault.
 	wasRefused bool
-	isRetried  bool // without the rights that were found
+	isRetried  bool     // without the rights that were found
 	listening  []string // ports of the first exploration
 	slowest    time.Duration
 }
@@ -300,6 +301,14 @@ func (d *drafter) samplesFor(ctx context.Context, e *torture.Exploration) ([]tor
 			object.SetNamespace("") // the run's
 		}
 		step.Do = append(step.Do, torture.Action{Apply: object.Object})
+		if status, has := object.Object["status"]; has && e.HasStatus(object.GroupVersionKind()) {
+			only := map[string]any{"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "metadata": map[string]any{"name": object.GetName()}, "status": status}
+			if object.GetNamespace() != "" {
+				only["metadata"].(map[string]any)["namespace"] = object.GetNamespace()
+			}
+			delete(object.Object, "status") // which would be ignored there
+			step.Do = append(step.Do, torture.Action{Apply: only, Subresource: "status"})
+		}
 	}
 	if len(step.Do) == 0 {
 		return nil, nil
@@ -310,6 +319,9 @@ func (d *drafter) samplesFor(ctx context.Context, e *torture.Exploration) ([]tor
 // deletions returns the actions that delete what a step has applied, the last first.
 func (d *drafter) deletions(e *torture.Exploration, step torture.Step) (all []torture.Action, err error) {
 	for _, a := range slices.Backward(step.Do) {
+		if a.Subresource != "" {
+			continue
+		}
 		object := unstructured.Unstructured{Object: a.Apply}
 		resource, err := e.ResourceOf(object.GroupVersionKind())
 		if err != nil {

@@ -33,7 +33,11 @@ func (d *drafter) finish(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 		result.Kept = kept
-		d.say("wrote %s; now runs without faults show whether it comes to the same each time", d.File)
+		if round == 1 {
+			d.say("wrote %s; now runs without faults show whether it comes to the same each time", d.File)
+		} else {
+			d.say("it did not; wrote what differs to mayDiffer in %s, and once more", d.File)
+		}
 		scenario, err := torture.Read(d.File)
 		if err != nil {
 			return nil, err

@@ -28,17 +28,18 @@ type material struct {
 	isFound     bool                // the samples were only found
 }
 
-// gather reads what was given, and looks for what is missing.
-func (d *drafter) gather() error {
-	var given []*unstructured.Unstructured
+// gather reads what was given, and looks for what is missing. render returns the objects of manifests, as kustomize makes them.
+func (d *drafter) gather(render func(files []string) ([]*unstructured.Unstructured, error)) error {
 	for _, file := range d.Manifests {
-		objects, err := readAll(file)
-		if err != nil {
+		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("--manifest: %w", err)
 		}
-		given = append(given, objects...)
-		d.given.manifests = append(d.given.manifests, file)
 	}
+	given, err := render(d.Manifests)
+	if err != nil {
+		return fmt.Errorf("--manifest: %w", err)
+	}
+	d.given.manifests = slices.Clone(d.Manifests)
 	for _, file := range d.Samples {
 		objects, err := readObjects(file)
 		if err != nil {
@@ -69,7 +70,7 @@ func (d *drafter) gather() error {
 	if err := d.findAccount(given, found); err != nil {
 		return err
 	}
-	d.findSamples(found)
+	d.findSamples(given, found)
 	return nil
 }
 
@@ -155,22 +156,19 @@ func (m material) accountIn(scope string) string {
 }
 
 // findSamples adds one object of each kind that is defined, from files that are named as samples or examples.
-func (d *drafter) findSamples(found map[string][]*unstructured.Unstructured) {
+func (d *drafter) findSamples(given []*unstructured.Unstructured, found map[string][]*unstructured.Unstructured) {
 	if len(d.given.samples) > 0 {
 		return
 	}
 	defined := map[string]bool{} // by group and kind
-	for _, file := range d.given.manifests {
-		objects, err := readAll(file)
-		if err != nil {
-			continue // it was read before, or is not ours to read
-		}
-		for _, o := range objects {
-			group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-			kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
-			if o.GetKind() == "CustomResourceDefinition" {
-				defined[kind+"."+group] = true
-			}
+	for file := range d.given.definitions {
+		given = append(given, found[file]...)
+	}
+	for _, o := range given {
+		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+		if o.GetKind() == "CustomResourceDefinition" {
+			defined[kind+"."+group] = true
 		}
 	}
 	for _, file := range slices.Sorted(maps.Keys(found)) {
@@ -241,32 +239,6 @@ func search(root string) map[string][]*unstructured.Unstructured {
 		return nil
 	})
 	return found
-}
-
-// readAll reads the objects of a file, or of the files of a directory.
-func readAll(path string) (all []*unstructured.Unstructured, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return readObjects(path)
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range entries {
-		if ext := filepath.Ext(entry.Name()); ext != ".yaml" && ext != ".yml" {
-			continue
-		}
-		objects, err := readObjects(filepath.Join(path, entry.Name()))
-		if err != nil {
-			continue // kustomize may read what we cannot
-		}
-		all = append(all, objects...)
-	}
-	return all, nil
 }
 
 // readObjects reads the objects of a YAML file.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: foos.example.com}, spec: {group: example.com, names: {kind: Foo}}}`
@@ -19,6 +20,18 @@ func lay(t *testing.T, files map[string]string) (dir string) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	return dir
+}
+
+// read returns the objects of files that no kustomization changes.
+func read(files []string) (all []*unstructured.Unstructured, err error) {
+	for _, file := range files {
+		objects, err := readObjects(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
 }
 
 // Below a directory are definitions, the rights of one account, and samples. What others use, and what cannot be read, is not.
@@ -37,7 +50,7 @@ func TestGather(t *testing.T) {
 		"given.yaml":                 "{apiVersion: v1, kind: ConfigMap, metadata: {name: given}}",
 	})
 	d := &drafter{Options: Options{Search: dir, Manifests: []string{filepath.Join(dir, "given.yaml")}, Progress: io.Discard}}
-	require.NoError(t, d.gather())
+	require.NoError(t, d.gather(read))
 	in := func(names ...string) (all []string) {
 		for _, name := range names {
 			all = append(all, filepath.Join(dir, name))
@@ -53,7 +66,7 @@ func TestGather(t *testing.T) {
 	require.Equal(t, in("given.yaml", "config/crd/again.yaml"), d.given.withoutAccount().manifests)
 
 	d = &drafter{Options: Options{Search: dir, Account: "none", Progress: io.Discard}}
-	require.NoError(t, d.gather())
+	require.NoError(t, d.gather(read))
 	require.Empty(t, d.given.account)
 	require.Equal(t, in("config/crd/again.yaml"), d.given.manifests)
 }
@@ -63,7 +76,7 @@ func TestSampleWithASecret(t *testing.T) {
 	dir := lay(t, map[string]string{"secret.yaml": "{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {password: aHVudGVyMg==}}"})
 	file := filepath.Join(dir, "secret.yaml")
 	d := &drafter{Options: Options{Samples: []string{file}, Progress: io.Discard}}
-	require.NoError(t, d.gather())
+	require.NoError(t, d.gather(read))
 	require.Empty(t, d.given.samples)
 	require.Equal(t, []string{file}, d.given.manifests)
 	require.NotEmpty(t, d.notes)

@@ -66,7 +66,7 @@ func (p *player) playAll(ctx context.Context) error {
 	}
 	for _, step := range samples {
 		for _, a := range step.Do {
-			t, err := p.targetOf(a.Apply)
+			t, err := p.targetOf(a.Apply) // of an action on a status, too
 			if err != nil {
 				return err
 			}
@@ -372,7 +372,7 @@ func (p *player) changeInput(ctx context.Context, f field, before oracle.Object,
 	}
 	if p.countTrue() >= well {
 		p.touched[f.String()] = f
-		return nil
+		return p.changeBack(ctx, f, before, patch)
 	}
 	p.note("After %s, a condition was no longer True, so it has been taken back and is no step of the scenario. If the controller should be able to deal with it, add it.", step.Name)
 	p.forget()
@@ -383,6 +383,18 @@ func (p *player) changeInput(ctx context.Context, f field, before oracle.Object,
 	}
 	_, err := p.e.Settle(ctx)
 	return p.ended(p.e, "after "+step.Name+" and back", err)
+}
+
+// changeBack takes a change back, if the object might not be what the controller looks for with it: its labels, its annotations, and texts
+// whose meaning nobody knows.
+func (p *player) changeBack(ctx context.Context, f field, before oracle.Object, patch torture.Patch) error {
+	was, _ := get(before, f.path)
+	is, _ := get(f.in(p.e.State(), p.e.Namespace()), f.path)
+	if text, isText := is.(string); f.path[0] != "metadata" && (!isText || !strings.HasSuffix(text, "changed")) {
+		return nil
+	}
+	patch.Merge = merge(before, f.path, was)
+	return p.take(ctx, torture.Step{Name: f.String() + " changes back", Do: []torture.Action{{Patch: &patch}}})
 }
 
 // countTrue counts the conditions that are True.
@@ -520,7 +532,7 @@ func (p *player) conclude() {
 	always, whenever, unsure := outcomes(p.history, p.outputs)
 	p.scenario.converged = append(append(p.scenario.converged, always...), whenever...)
 	for _, what := range unsure {
-		p.note("%s was not the same each time that others wanted the same, so no rule looks at it.", what)
+		p.note("No rule looks at %s: it was not the same at two times at which everything that others have set was.", what)
 	}
 	if len(p.scenario.converged) == 0 {
 		p.note("No rule held each time that the controller had nothing left to do. Say under \"converged\" when it has done its job.")
@@ -528,6 +540,24 @@ func (p *player) conclude() {
 	}
 	p.scenario.steps = p.steps
 	p.scenario.namespace = home
+}
+
+// isVersion reports whether a value is the resourceVersion that an object has had.
+func (p *player) isVersion(value any) bool {
+	text, is := value.(string)
+	if !is || text == "" {
+		return false
+	}
+	for _, m := range p.states {
+		for _, objects := range m.state {
+			for _, object := range objects {
+				if version, _ := get(object, fieldPath{"metadata", "resourceVersion"}); version == text {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // isTouched reports whether others have changed a field of an object.
@@ -563,7 +593,8 @@ func (p *player) addFields(made outputs, t target, state oracle.State) {
 		value, _ := get(object, path)
 		isSecret := t.plural() == "secrets" && (path[0] == "data" || path[0] == "stringData")
 		_, isInput := p.touched[name]
-		if p.dropped[name] || isSecret || isInput || isVolatile(path, value) || path[0] == "metadata" && path[1] != "labels" && path[1] != "annotations" {
+		isVersion := p.isVersion(value)
+		if p.dropped[name] || isVersion || isSecret || isInput || isVolatile(path, value) || path[0] == "metadata" && path[1] != "labels" && path[1] != "annotations" {
 			continue
 		}
 		made[name] = output{value, t, rule(variable, path, value), path[0] != "status" && !p.drifted[name]}

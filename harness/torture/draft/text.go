@@ -108,6 +108,9 @@ func action(a torture.Action) string {
 		if len(rest) > 0 {
 			text += indent(marshal(rest), "    ")
 		}
+		if a.Subresource != "" {
+			text += "  subresource: " + a.Subresource + "\n"
+		}
 		return text
 	case a.Patch != nil:
 		text := "- patch:\n" + reference(a.Patch.Reference) + "    merge:\n" + indent(marshal(a.Patch.Merge), "      ")
