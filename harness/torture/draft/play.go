@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/controllers/harness/oracle"
 	"example.com/controllers/harness/torture"
@@ -155,14 +157,30 @@ func (p *player) do(ctx context.Context, step torture.Step) error {
 	return p.settle(ctx, step.Name)
 }
 
-// longestDeletion is how long objects are waited for that are being deleted.
-const longestDeletion = 30 * time.Second
+// longestDeletion is how long objects are waited for that are being deleted. The garbage collector may learn of a resource that was only
+// just defined half a minute later.
+const longestDeletion = 45 * time.Second
 
-// isDeleting reports whether an object is being deleted.
-func isDeleting(state oracle.State) bool {
+// isDeleting reports whether an object is being deleted, or is about to be because its owner is gone.
+func (p *player) isDeleting(state oracle.State) bool {
+	gone := map[types.UID]bool{}
+	for _, m := range p.states {
+		for _, objects := range m.state {
+			for _, object := range objects {
+				gone[oracle.UID(object)] = true
+			}
+		}
+	}
 	for _, objects := range state {
 		for _, object := range objects {
-			if _, is := get(object, fieldPath{"metadata", "deletionTimestamp"}); is {
+			delete(gone, oracle.UID(object))
+		}
+	}
+	for _, objects := range state {
+		for _, object := range objects {
+			of := unstructured.Unstructured{Object: object}
+			isOrphan := slices.ContainsFunc(of.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return gone[owner.UID] })
+			if of.GetDeletionTimestamp() != nil || isOrphan {
 				return true
 			}
 		}
@@ -173,7 +191,7 @@ func isDeleting(state oracle.State) bool {
 func (p *player) settle(ctx context.Context, after string) error {
 	begin := time.Now()
 	rested, err := p.e.Settle(ctx)
-	for isDeleting(p.e.State()) && rested && err == nil && time.Since(begin) < longestDeletion {
+	for p.isDeleting(p.e.State()) && rested && err == nil && time.Since(begin) < longestDeletion {
 		rested, err = p.e.Settle(ctx)
 	}
 	if err != nil {
