@@ -85,6 +85,7 @@ type drafter struct {
 	isRetried  bool     // without the rights that were found
 	listening  []string // ports of the first exploration
 	slowest    time.Duration
+	hasOwners  bool // an object was seen to have an owner whose resource is not one of Kubernetes
 }
 
 func (d *drafter) say(format string, args ...any) {

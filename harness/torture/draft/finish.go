@@ -22,10 +22,7 @@ const maxBaselines = 6
 // finish writes the file, and runs the scenario without faults until that shows nothing new.
 func (d *drafter) finish(ctx context.Context) (*Result, error) {
 	d.scenario.account = d.given.accountIn(d.scenario.scope)
-	const usual = 30 * time.Second
-	if patience := (4 * d.slowest).Round(10 * time.Second); patience > usual {
-		d.scenario.patience = patience
-	}
+	d.scenario.patience = d.patience()
 	result := &Result{File: d.File, Steps: len(d.scenario.steps), Notes: d.notes, Ports: d.listening}
 	for round := 1; ; round++ {
 		kept, err := d.write()
@@ -66,6 +63,20 @@ const header = "# Written by workshop torture init. What you change stays when t
 
 // sums matches the last line of the file: which parts are as they were written.
 var sums = regexp.MustCompile(`(?m)^# init: (.*)\n?\z`)
+
+// patience returns for how long the controller may take; 0 for the usual time.
+func (d *drafter) patience() time.Duration {
+	const usual, collector = 30 * time.Second, time.Minute
+	patience := (4 * d.slowest).Round(10 * time.Second)
+	if d.hasOwners && patience < collector {
+		// The garbage collector looks for new resources every 30 s. It knows those of this control plane by now, and not those of the next.
+		patience = collector
+	}
+	if patience <= usual {
+		return 0
+	}
+	return patience
+}
 
 // relative returns the path of a file as the scenario names it.
 func (d *drafter) relative(path string) string {

@@ -202,7 +202,24 @@ func (p *player) settle(ctx context.Context, after string) error {
 	}
 	p.slowest = max(p.slowest, time.Since(begin))
 	p.states = append(p.states, moment{after, p.e.State()})
+	p.hasOwners = p.hasOwners || hasDefinedOwner(p.e.State())
 	return nil
+}
+
+// hasDefinedOwner reports whether an object has an owner of a group that is not Kubernetes' own.
+func hasDefinedOwner(state oracle.State) bool {
+	for _, objects := range state {
+		for _, object := range objects {
+			of := unstructured.Unstructured{Object: object}
+			if slices.ContainsFunc(of.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+				group, _, isGrouped := strings.Cut(owner.APIVersion, "/")
+				return isGrouped && strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
+			}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // forget takes the last step back.

@@ -2,6 +2,7 @@ package draft
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,4 +95,18 @@ func TestIsGenerated(t *testing.T) {
 	} {
 		require.Equal(t, want, isGenerated(object(t, text)), text)
 	}
+}
+
+// The garbage collector needs time for owners of a new kind, not for those of Kubernetes' own.
+func TestHasDefinedOwner(t *testing.T) {
+	for owner, want := range map[string]bool{
+		"apps/v1": false, "v1": false, "batch/v1": false, "example.com/v1": true, "agents.x-k8s.io/v1beta1": true,
+	} {
+		o := `{metadata: {name: a, ownerReferences: [{apiVersion: ` + owner + `, kind: X, name: x, uid: u}]}}`
+		require.Equal(t, want, hasDefinedOwner(stateOf(t, "foos", o)), owner)
+	}
+	require.False(t, hasDefinedOwner(stateOf(t, "foos", "{metadata: {name: a}}")))
+	require.Equal(t, time.Minute, (&drafter{hasOwners: true}).patience())
+	require.Zero(t, (&drafter{slowest: 7 * time.Second}).patience())
+	require.Equal(t, 40*time.Second, (&drafter{slowest: 10 * time.Second}).patience())
 }

@@ -63,7 +63,7 @@ func (o outline) sections(path func(string) string) (all sections) {
 	}
 	add("converged", "Holds when the controller has done its job. This is what was seen after the steps; say in your own words what is right.\nThe controller may be right in another way, and what was seen may be wrong.", "converged:\n"+o.rules(o.converged))
 	if o.patience > 0 {
-		add("patience", "For how long the controller may take to converge, faults included.", "patience: "+o.patience.String()+"\n")
+		add("patience", "For how long the controller may take to converge, faults included. The garbage collector may need half a minute for a new resource.", "patience: "+o.patience.String()+"\n")
 	}
 	if o.stopsWith != 0 {
 		add("stopsWith", "Any exit status is right after SIGTERM.", fmt.Sprintf("stopsWith: %d\n", o.stopsWith))
