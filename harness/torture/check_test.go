@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,12 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/scheme"
-	clienttesting "k8s.io/client-go/testing"
 
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
@@ -25,12 +19,7 @@ import (
 // A check says in which states a rule did not hold, which rules held all the time, and which are about nothing.
 func TestCheckLooksAtEachState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
-		cluster.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
-			watcher, err := cluster.Tracker().Watch(action.GetResource(), action.GetNamespace())
-			context.AfterFunc(t.Context(), watcher.Stop) // which the fake does not do
-			return true, watcher, err
-		})
+		cluster := fakeCluster(t)
 		pods, secrets := corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("secrets")
 		r := settledOn(t, cluster, []schema.GroupVersionResource{pods, secrets}, &Scenario{
 			Resources: []string{"pods", "secrets"},
@@ -44,12 +33,7 @@ func TestCheckLooksAtEachState(t *testing.T) {
 		})
 		synctest.Wait()
 		add := func(name, version string) {
-			one := &unstructured.Unstructured{}
-			one.SetAPIVersion("v1")
-			one.SetKind("Pod")
-			one.SetName(name)
-			one.SetResourceVersion(version)
-			_, err := cluster.Resource(pods).Namespace("torture-1").Create(t.Context(), one, metav1.CreateOptions{})
+			_, err := cluster.Resource(pods).Namespace("torture-1").Create(t.Context(), fakePod(name, version), metav1.CreateOptions{})
 			require.NoError(t, err)
 			synctest.Wait()
 		}

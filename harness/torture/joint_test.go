@@ -16,13 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	clienttesting "k8s.io/client-go/testing"
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
@@ -268,21 +263,11 @@ func TestLeaveStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
-				cluster.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
-					watcher, err := cluster.Tracker().Watch(action.GetResource(), action.GetNamespace())
-					context.AfterFunc(t.Context(), watcher.Stop) // which the fake does not do
-					return true, watcher, err
-				})
+				cluster := fakeCluster(t)
 				resource := corev1.SchemeGroupVersion.WithResource("pods")
 				pods := cluster.Resource(resource).Namespace("torture-1")
 				if c.other != 0 {
-					one := &unstructured.Unstructured{}
-					one.SetAPIVersion("v1")
-					one.SetKind("Pod")
-					one.SetName("a")
-					one.SetResourceVersion("1") // without one, nobody would see it go
-					_, err := pods.Create(t.Context(), one, metav1.CreateOptions{})
+					_, err := pods.Create(t.Context(), fakePod("a", "1"), metav1.CreateOptions{})
 					require.NoError(t, err)
 				}
 				r := settledOn(t, cluster, []schema.GroupVersionResource{resource}, &Scenario{Resources: []string{"pods"}})

@@ -20,13 +20,16 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
@@ -956,6 +959,27 @@ func TestAStepForAnInstanceThatIsNotThere(t *testing.T) {
 // settled is a run whose controller has sent these requests, and has nothing left to do.
 func settled(t *testing.T, scenario *Scenario, requests ...history.Request) *run {
 	return settledOn(t, dynamicfake.NewSimpleDynamicClient(scheme.Scheme), nil, scenario, requests...)
+}
+
+// fakeCluster is a cluster whose watches end with the test.
+func fakeCluster(t *testing.T) *dynamicfake.FakeDynamicClient {
+	cluster := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
+	cluster.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		watcher, err := cluster.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		context.AfterFunc(t.Context(), watcher.Stop) // which the fake does not do
+		return true, watcher, err
+	})
+	return cluster
+}
+
+// fakePod is a Pod of such a cluster. Without a resourceVersion, nobody would see it go.
+func fakePod(name, resourceVersion string) *unstructured.Unstructured {
+	pod := &unstructured.Unstructured{}
+	pod.SetAPIVersion("v1")
+	pod.SetKind("Pod")
+	pod.SetName(name)
+	pod.SetResourceVersion(resourceVersion)
+	return pod
 }
 
 // settledOn is settled, on a cluster of the test's, whose resources it watches.
