@@ -162,7 +162,7 @@ func (d *drafter) look(ctx context.Context) error {
 		d.scenario.scope = "cluster"
 		err = d.explore(ctx, visit)
 	}
-	if len(d.given.rbac) > 0 && (err != nil || d.wasRefused) {
+	if len(d.given.rbac) > 0 && ctx.Err() == nil && (err != nil || d.wasRefused) {
 		why := "it was forbidden to do something"
 		if err != nil {
 			why = err.Error()
@@ -301,6 +301,9 @@ func (d *drafter) samplesFor(ctx context.Context, e *torture.Exploration) ([]tor
 		} else if namespaced && d.scenario.scope == "" {
 			object.SetNamespace("") // the run's
 		}
+		if resource, err := e.ResourceOf(object.GroupVersionKind()); err == nil && d.given.isFound && !asksFor(e.History(), resource) {
+			continue // it is for another controller
+		}
 		step.Do = append(step.Do, torture.Action{Apply: object.Object})
 		if status, has := object.Object["status"]; has && e.HasStatus(object.GroupVersionKind()) {
 			only := map[string]any{"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(), "metadata": map[string]any{"name": object.GetName()}, "status": status}
@@ -315,6 +318,11 @@ func (d *drafter) samplesFor(ctx context.Context, e *torture.Exploration) ([]tor
 		return nil, nil
 	}
 	return []torture.Step{step}, nil
+}
+
+// asksFor reports whether a resource was asked for.
+func asksFor(h *history.History, resource string) bool {
+	return slices.ContainsFunc(h.Requests, func(q history.Request) bool { return resourceOf(q) == resource })
 }
 
 // deletions returns the actions that delete what a step has applied, the last first.
