@@ -171,6 +171,7 @@ type Expected struct {
 	Did, Changes map[string]Range
 	Needless     int // the most in one run
 	runs         int
+	changeRuns   int // those of which Changes is known
 }
 
 // Clone returns a copy that does not share anything.
@@ -184,26 +185,31 @@ func (e *Expected) Add(run Effects) (news bool) {
 	if e.runs == 0 {
 		e.Did, e.Changes = map[string]Range{}, map[string]Range{}
 	}
-	for _, counts := range []struct {
-		expected map[string]Range
-		run      map[string]int
-	}{{e.Did, run.Did}, {e.Changes, run.Changes}} {
-		for what, n := range counts.run {
-			if _, ok := counts.expected[what]; !ok && e.runs > 0 {
-				counts.expected[what] = Range{} // it did not happen in the runs before
-			} else if !ok {
-				counts.expected[what] = Range{n, n}
-			}
-		}
-		for what, r := range counts.expected {
-			wider := Range{min(r.Min, counts.run[what]), max(r.Max, counts.run[what])}
-			news = news || wider != r
-			counts.expected[what] = wider
-		}
+	news = widen(e.Did, run.Did, e.runs)
+	if run.Changes != nil { // what is not known is not nothing
+		news = widen(e.Changes, run.Changes, e.changeRuns) || news
+		e.changeRuns++
 	}
 	news = news || e.runs == 0 || len(run.Needless) > e.Needless
 	e.Needless = max(e.Needless, len(run.Needless))
 	e.runs++
+	return news
+}
+
+// widen adds the counts of a run to those of so many before. It reports whether that was news.
+func widen(expected map[string]Range, run map[string]int, runs int) (news bool) {
+	for what, n := range run {
+		if _, ok := expected[what]; !ok && runs > 0 {
+			expected[what] = Range{} // it did not happen in the runs before
+		} else if !ok {
+			expected[what] = Range{n, n}
+		}
+	}
+	for what, r := range expected {
+		wider := Range{min(r.Min, run[what]), max(r.Max, run[what])}
+		news = news || wider != r
+		expected[what] = wider
+	}
 	return news
 }
 
@@ -239,7 +245,7 @@ type Deviation struct {
 // each request that was disturbed, see [Effects.Disturbed].
 func (e *Expected) Deviations(run Effects, injected int, mayDiffer []string) []Deviation {
 	var all []Deviation
-	if run.Changes != nil {
+	if run.Changes != nil && e.changeRuns > 0 {
 		all = deviations(e.Changes, run.Changes, nil, 0, mayDiffer)
 	}
 	if len(all) == 0 {

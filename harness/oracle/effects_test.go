@@ -264,9 +264,23 @@ func TestExpectedSettles(t *testing.T) {
 	require.Equal(t, map[string]oracle.Range{"a": {0, 3}, "b": {0, 1}}, e.Did)
 	require.True(t, e.Add(oracle.Effects{Needless: needless(1)}))
 	require.False(t, e.Add(oracle.Effects{Needless: needless(1)}))
-	require.True(t, e.Add(oracle.Effects{Changes: map[string]int{"added pods x": 1}}))
+	require.False(t, e.Add(oracle.Effects{Changes: map[string]int{"added pods x": 1}}), "the first of which that is known")
+	require.False(t, e.Add(oracle.Effects{}), "what is not known is not nothing")
+	require.Empty(t, e.Uneven(nil))
+	require.True(t, e.Add(oracle.Effects{Changes: map[string]int{}}))
 	require.Equal(t, []string{"added pods x"}, e.Uneven(nil))
 	require.Empty(t, e.Uneven([]string{"added pods"}))
+}
+
+// If no run without faults has shown what came and went, because the API server had lost states, nothing can be said of a run that does.
+func TestNothingIsExpectedOfWhatIsNotKnown(t *testing.T) {
+	var e oracle.Expected
+	e.Add(oracle.Effects{})
+	require.Empty(t, e.Deviations(oracle.Effects{Changes: map[string]int{"added pods x": 1}}, 0, nil))
+	e.Add(oracle.Effects{Changes: map[string]int{"added pods x": 1}})
+	require.Empty(t, e.Deviations(oracle.Effects{Changes: map[string]int{"added pods x": 1}}, 0, nil))
+	require.Empty(t, e.Deviations(oracle.Effects{}, 0, nil))
+	require.Len(t, e.Deviations(oracle.Effects{Changes: map[string]int{"added pods x": 2}}, 0, nil), 1)
 }
 
 func TestDeviations(t *testing.T) {

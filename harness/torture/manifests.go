@@ -188,9 +188,10 @@ func (p *controlPlane) applyManifests(ctx context.Context, text, namespace strin
 	return nil
 }
 
-// decodeManifests returns the objects of a YAML text for a run in a namespace: CustomResourceDefinitions, and others.
+// decodeManifests returns the objects of a YAML text for a run in a namespace: CustomResourceDefinitions, and others. The definitions, which
+// runs share, are the same for each namespace, even if they name the Service of a webhook.
 func decodeManifests(text, namespace string) (definitions, others []*unstructured.Unstructured, err error) {
-	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(strings.ReplaceAll(text, placeholder, namespace)), 4096)
+	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
 		var object unstructured.Unstructured
 		switch err := documents.Decode(&object.Object); {
@@ -202,7 +203,15 @@ func decodeManifests(text, namespace string) (definitions, others []*unstructure
 		case object.GetKind() == "CustomResourceDefinition":
 			definitions = append(definitions, &object)
 		default:
-			others = append(others, &object)
+			data, err := json.Marshal(object.Object)
+			if err != nil {
+				return nil, nil, err
+			}
+			var own unstructured.Unstructured
+			if err := json.Unmarshal(bytes.ReplaceAll(data, []byte(placeholder), []byte(namespace)), &own.Object); err != nil {
+				return nil, nil, err
+			}
+			others = append(others, &own)
 		}
 	}
 }
