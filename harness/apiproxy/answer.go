@@ -127,6 +127,9 @@ func (x *exchange) lose(response *http.Response) error {
 	return errOnPurpose
 }
 
+// Refused is how the message of an answer begins with which the proxy refuses a request on purpose.
+const Refused = "refused on purpose by the workshop's proxy"
+
 // refuse answers the client as the API server would refuse a request. What is outside of the cluster never gives the same
 // answer twice.
 func (x *exchange) refuse() error {
@@ -141,7 +144,7 @@ func (x *exchange) refuse() error {
 	case http.StatusConflict:
 		status.Reason = metav1.StatusReasonConflict // for a create too, whose object does not exist
 	}
-	status.Message = fmt.Sprintf("refused on purpose by the workshop's proxy (%s): %s", f, status.Message)
+	status.Message = fmt.Sprintf("%s (%s): %s", Refused, f, status.Message)
 	if x.proxy.outside != "" {
 		// Cloud APIs name the request in their errors. A controller that copies the text into a status writes without end.
 		status.Message += fmt.Sprintf(" (request req-%s)", uuid.NewUUID())

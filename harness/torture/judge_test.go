@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/history"
 	"example.com/controllers/harness/oracle"
 )
@@ -128,4 +129,9 @@ func TestCauseOfOutput(t *testing.T) {
 	require.Equal(t, cause, causeOfOutput(": panic: runtime error: index out of range [3] with length 2"))
 	require.Equal(t, causeOfOutput(": cannot reach 10.0.0.1:443: 0xc0001a"), causeOfOutput(": cannot reach 10.0.0.2:6443: 0xc0fe"))
 	require.NotEqual(t, causeOfOutput(": no such host"), causeOfOutput(": connection refused"))
+	refused := func(request string) string {
+		return causeOfOutput(": cannot start: " + apiproxy.Refused + " (" + request + "): an error")
+	}
+	require.Equal(t, refused("verb=get,refuse=500"), refused("verb=list,refuse=503"))
+	require.NotEqual(t, refused("verb=get"), causeOfOutput(": cannot go on: "+apiproxy.Refused+" (verb=get)"))
 }

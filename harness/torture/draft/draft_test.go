@@ -2,6 +2,7 @@ package draft
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +48,7 @@ func TestWrite(t *testing.T) {
 	require.True(t, scenario.MayDiffer.IsEmpty(), "%v", scenario.MayDiffer)
 	require.Equal(t, []string{
 		"the samples are created", "somebody deletes configmaps copy", "somebody changes configmaps copy: data.greeting", "configmaps source: data.greeting changes",
-		"while the controller is down, somebody deletes configmaps copy, configmaps source: data.greeting changes",
+		"configmaps source: data.greeting changes back", "while the controller is down, somebody deletes configmaps copy, configmaps source: data.greeting changes",
 		"the samples are deleted", "the samples are created again",
 	}, names(scenario))
 
@@ -65,23 +66,37 @@ func TestWrite(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, failed(report))
 
-	// A controller that repairs nothing gets no steps in which something is to be repaired.
+	// A controller that repairs nothing gets no steps in which something is to be repaired. This one has a port of its own, so there is one
+	// run at a time.
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	edited := strings.Replace(string(text), "resources: [configmaps]\n", "resources: [configmaps] # mine\npatience: 20s\n", 1)
 	require.NoError(t, os.WriteFile(file, []byte(edited), 0o600))
 	options.Command[1] = "BUG=no-repair"
+	port := freePort(t)
+	options.Command = append(options.Command, "--address=127.0.0.1:"+port)
 	result, err = Write(t.Context(), lab, options)
 	require.NoError(t, err)
 	require.Equal(t, []string{"resources", "patience"}, result.Kept)
+	require.Equal(t, []string{port}, result.Ports)
 	require.Contains(t, result.Notes, "Nobody repairs it when somebody deletes configmaps copy; it is no step of the scenario.")
 	scenario, err = torture.Read(file)
 	require.NoError(t, err)
-	require.Equal(t, []string{"the samples are created", "configmaps source: data.greeting changes", "while the controller is down, configmaps source: data.greeting changes",
+	require.Equal(t, []string{"the samples are created", "configmaps source: data.greeting changes", "configmaps source: data.greeting changes back",
+		"while the controller is down, configmaps source: data.greeting changes",
 		"the samples are deleted", "the samples are created again"}, names(scenario))
 	text, err = os.ReadFile(file)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "resources: [configmaps] # mine\n")
+}
+
+func freePort(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	return port
 }
 
 func failed(r *torture.Report) (messages []string) {

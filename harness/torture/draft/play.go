@@ -31,7 +31,6 @@ type player struct {
 	touched map[string]field // what others have changed, by its name
 	objects map[target]bool  // what others have created or deleted
 	mine    []target         // what the controller has written
-	written map[string]bool  // by plural and name
 	drifted map[string]bool  // fields that a step has changed, and that the controller has repaired
 	dropped map[string]bool  // objects and fields that nobody has repaired
 }

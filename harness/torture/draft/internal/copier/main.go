@@ -1,12 +1,13 @@
 // Program copier is a controller for the tests of package draft. It keeps the ConfigMap "copy" as the ConfigMap "source" is, in every
 // namespace that has one. With BUG=no-repair in its environment, it does not look at the copy; with BUG=gives-up, it does not repeat
-// a write that has failed.
+// a write that has failed. It listens on --address, if there is one, and says nothing there.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -32,7 +33,16 @@ type copier struct {
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "path of a kubeconfig")
+	address := flag.String("address", "", "host:port to listen on")
 	flag.Parse()
+	if *address != "" {
+		listener, err := net.Listen("tcp", *address)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "copier:", err)
+			os.Exit(1)
+		}
+		defer listener.Close()
+	}
 	if err := run(*kubeconfig); err != nil {
 		fmt.Fprintln(os.Stderr, "copier:", err)
 		os.Exit(1)
