@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -122,7 +123,7 @@ func (d *drafter) findAccount(given []*unstructured.Unstructured, found map[stri
 		}
 		d.given.rbac = files
 		d.given.manifests = append(d.given.manifests, slices.Sorted(maps.Keys(files))...)
-		d.say("the rights of the ServiceAccount %s, found in %s", strings.TrimPrefix(accounts[0], "/"), strings.Join(slices.Sorted(maps.Keys(files)), ", "))
+		d.say("the rights of the ServiceAccount %s, found in %s", path.Base(accounts[0]), strings.Join(slices.Sorted(maps.Keys(files)), ", "))
 	}
 	if len(accounts) > 1 {
 		for i := range accounts {
