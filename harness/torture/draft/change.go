@@ -15,20 +15,26 @@ const (
 	mostFields  = 2 // of each
 )
 
-// made returns the objects that the controller has made, sorted. Those with generated names cannot be named in a scenario.
-func (p *player) made() (all []target) {
+// targets returns the objects whose names are known before a run, and for which keep returns true, sorted.
+func (p *player) targets(keep func(target, oracle.Object) bool) (all []target) {
 	state := p.e.State()
 	for _, resource := range p.scenario.resources {
 		plural, _, _ := strings.Cut(resource, ".")
 		for _, object := range state.List(plural) {
-			t := targetOf(resource, object, p.e.Namespace())
-			isNew := t.in(p.e.Before, p.e.Namespace()) == nil && !p.objects[t]
-			if isNew && !isGenerated(object) && len(managed(object, isController)) > 0 && p.wrote(t) {
+			if t := targetOf(resource, object, p.e.Namespace()); !isGenerated(object) && keep(t, object) {
 				all = append(all, t)
 			}
 		}
 	}
 	return all
+}
+
+// made returns the objects that the controller has made.
+func (p *player) made() []target {
+	return p.targets(func(t target, object oracle.Object) bool {
+		isNew := t.in(p.e.Before, p.e.Namespace()) == nil && !p.objects[t]
+		return isNew && len(managed(object, isController)) > 0 && p.wrote(t)
+	})
 }
 
 // wrote reports whether the controller has written an object.
@@ -134,18 +140,10 @@ func (p *player) accepted(ctx context.Context, t target, object oracle.Object, p
 }
 
 // inputs returns the objects that others have made, and that the controller looks at.
-func (p *player) inputs() (all []target) {
-	state := p.e.State()
-	for _, resource := range p.scenario.resources {
-		plural, _, _ := strings.Cut(resource, ".")
-		for _, object := range state.List(plural) {
-			t := targetOf(resource, object, p.e.Namespace())
-			if len(managed(object, isOther)) > 0 && !slices.Contains(p.mine, t) && !isGenerated(object) {
-				all = append(all, t)
-			}
-		}
-	}
-	return all
+func (p *player) inputs() []target {
+	return p.targets(func(t target, object oracle.Object) bool {
+		return len(managed(object, isOther)) > 0 && !slices.Contains(p.mine, t)
+	})
 }
 
 // changeInputs changes what others want.

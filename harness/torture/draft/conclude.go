@@ -25,7 +25,7 @@ func (p *player) conclude() {
 		for _, f := range p.touched {
 			if object := f.in(m.state, home); object != nil {
 				if value, ok := get(object, f.path); ok {
-					s.inputs = append(s.inputs, f.exists(rule(variable, f.path, value)))
+					s.inputs = append(s.inputs, f.wants(value))
 				}
 			}
 		}
@@ -128,10 +128,9 @@ func (p *player) addFields(made outputs, t target, state oracle.State) {
 	for _, path := range managed(object, isController) {
 		name := field{t, path}.String()
 		value, _ := get(object, path)
-		isSecret := t.plural() == "secrets" && (path[0] == "data" || path[0] == "stringData")
 		_, isInput := p.touched[name]
 		isVersion := p.isVersion(value)
-		if p.dropped[name] || isVersion || isSecret || isInput || isVolatile(path, value) || path[0] == "metadata" && path[1] != "labels" && path[1] != "annotations" {
+		if p.dropped[name] || isVersion || isSecret(t, path) || isInput || isVolatile(path, value) || path[0] == "metadata" && path[1] != "labels" && path[1] != "annotations" {
 			continue
 		}
 		made[name] = output{value, t, rule(variable, path, value), path[0] != "status" && !p.drifted[name]}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"example.com/controllers/harness/oracle"
@@ -207,6 +208,8 @@ func isKey(path fieldPath) bool {
 func isVolatile(path fieldPath, value any) bool {
 	last := path[len(path)-1]
 	switch last {
+	case corev1.LastAppliedConfigAnnotation: // it has the whole object in it, a Secret too
+		return true
 	case "message", "reason", "observedGeneration", "uid", "resourceVersion", "restartCount":
 		return true
 	}
@@ -267,6 +270,30 @@ func literal(value any) string {
 	return fmt.Sprint(value)
 }
 
+// isSecret reports whether the value of a field is nobody's business.
+func isSecret(of target, path fieldPath) bool {
+	return of.plural() == "secrets" && (path[0] == "data" || path[0] == "stringData")
+}
+
+// secretValues are what we set in a Secret. Of its other values, a scenario says no more than that they are none of these.
+var secretValues = [2]string{"Y2hhbmdlZA==", "YWdhaW4="}
+
+// wants returns a rule that holds if a field has the value that it has in an object, and if the object exists. It does not say what
+// somebody else has put into a Secret.
+func (f field) wants(value any) string {
+	if !isSecret(f.target, f.path) {
+		return f.exists(rule(variable, f.path, value))
+	}
+	var not []string
+	for _, ours := range secretValues {
+		if value == ours {
+			return f.exists(rule(variable, f.path, value))
+		}
+		not = append(not, "!("+rule(variable, f.path, ours)+")")
+	}
+	return f.exists(not...)
+}
+
 // changes returns the patches that change a field to another value, the most harmless first.
 func changes(of target, object oracle.Object, path fieldPath) (patches []torture.Patch) {
 	value, ok := get(object, path)
@@ -274,8 +301,8 @@ func changes(of target, object oracle.Object, path fieldPath) (patches []torture
 		return nil
 	}
 	to := others(value)
-	if of.plural() == "secrets" && (path[0] == "data" || path[0] == "stringData") {
-		to = []any{"Y2hhbmdlZA=="} // what the Secret has is nobody's business
+	if isSecret(of, path) {
+		to = slices.DeleteFunc([]any{secretValues[0], secretValues[1]}, func(other any) bool { return other == value })
 	}
 	for _, other := range to {
 		patches = append(patches, torture.Patch{Reference: of.reference(), Merge: merge(object, path, other)})

@@ -96,12 +96,39 @@ func TestChanges(t *testing.T) {
 	require.Equal(t, "nginx:1.29", image, "the object itself is not changed")
 }
 
-// No value of a Secret gets into a scenario.
+// No value of a Secret gets into a scenario: neither into a step, nor into a rule.
 func TestSecretsStaySecret(t *testing.T) {
-	secret := object(t, `{metadata: {name: s}, data: {password: aHVudGVyMg==}}`)
-	for _, patch := range changes(target{resource: "secrets", name: "s"}, secret, fieldPath{"data", "password"}) {
-		require.NotContains(t, fmt.Sprint(patch.Merge), "aHVudGVyMg==")
+	const password = "aHVudGVyMg=="
+	of := target{resource: "secrets", name: "s"}
+	path := fieldPath{"data", "password"}
+	with := func(value string) oracle.Object {
+		return object(t, fmt.Sprintf("{metadata: {name: s}, data: {password: %s}}", value))
 	}
+	values := []string{password}
+	for range 3 { // it is changed again and again
+		patches := changes(of, with(values[len(values)-1]), path)
+		require.NotEmpty(t, patches)
+		for _, patch := range patches {
+			require.NotContains(t, fmt.Sprint(patch.Merge), password)
+		}
+		to, _ := get(patches[0].Merge, path)
+		require.NotEqual(t, values[len(values)-1], to, "each change is one")
+		values = append(values, to.(string))
+	}
+	for i, value := range values[:3] { // the person's, and both of ours
+		text := field{of, path}.wants(value)
+		require.NotContains(t, text, password)
+		rules, err := oracle.NewRules([]string{"secrets"}, []oracle.Condition{{Rule: text}})
+		require.NoError(t, err)
+		for j, other := range values[:3] {
+			holds := rules.Check(oracle.State{"secrets": {"s": with(other)}}, nil) == nil
+			require.Equal(t, i == j, holds, "the rule of %q with %q", value, other)
+		}
+		require.NotNil(t, rules.Check(oracle.State{"secrets": {}}, nil), "without the Secret")
+	}
+	require.True(t, isVolatile(fieldPath{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"}, "{}"))
+	require.Equal(t, `configmaps.exists(o, o.metadata.name == "s" && !has(o.metadata.deletionTimestamp) && o.?data.?password.orValue(null) == "x")`,
+		field{target{resource: "configmaps", name: "s"}, path}.wants("x"), "a ConfigMap has no secrets")
 }
 
 func TestOthers(t *testing.T) {

@@ -53,7 +53,6 @@ func (d *drafter) finish(ctx context.Context) (*Result, error) {
 			return nil, fmt.Errorf("%s is written, and does not fit yet: %w", d.File, err)
 		}
 		result.Runs = baseline.Runs
-		result.Notes = d.notes
 		return result, nil
 	}
 }

@@ -100,9 +100,12 @@ func (p *player) playAll(ctx context.Context) error {
 	ending := p.e.Stop()
 	switch {
 	case ending.Problem == "":
-	case ending.Status != 0:
+	case ending.Status < 0:
 		p.scenario.stopsWith = -1
-		p.note("After SIGTERM: %s. The scenario accepts that (stopsWith).", ending.Problem)
+		p.note("The controller does not handle SIGTERM, which ends it at once. The scenario accepts that (stopsWith).")
+	case ending.Status > 0:
+		p.scenario.stopsWith = -1
+		p.note("The controller exits with status %d after SIGTERM. The scenario accepts that (stopsWith).", ending.Status)
 	default:
 		p.note("After SIGTERM: %s. Torture will call that a failure.", ending.Problem)
 	}

@@ -2,7 +2,6 @@ package draft
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -54,9 +53,9 @@ func (o outline) sections(path func(string) string) (all sections) {
 	if o.steps != nil {
 		body := "steps:\n"
 		for _, s := range o.steps {
-			body += "- name: " + scalar(s.Name) + "\n  do:\n"
+			body += "- name: " + scalar(o.here(s.Name)) + "\n  do:\n"
 			for _, a := range s.Do {
-				body += indent(o.here(action(a)), "  ")
+				body += indent(o.action(a), "  ")
 			}
 		}
 		add("steps", "What happens while the controller runs. Add what happens to it where you run it.", body)
@@ -69,7 +68,7 @@ func (o outline) sections(path func(string) string) (all sections) {
 		add("stopsWith", "Any exit status is right after SIGTERM.", fmt.Sprintf("stopsWith: %d\n", o.stopsWith))
 	}
 	if m := o.mayDiffer; len(m.Fields)+len(m.Names)+len(m.Writes) > 0 {
-		add("mayDiffer", "What differed between runs without faults. What must not differ is a bug: take it out of here.", o.here(marshal(map[string]any{"mayDiffer": m})))
+		add("mayDiffer", "What differed between runs without faults. What must not differ is a bug: take it out of here.", marshal(map[string]any{"mayDiffer": m}))
 	}
 	return all
 }
@@ -93,11 +92,32 @@ func (o outline) here(text string) string {
 	return strings.ReplaceAll(text, o.namespace, "{namespace}")
 }
 
+// hereIn replaces the namespace in all texts of a value, so that those are quoted that need it.
+func (o outline) hereIn(value any) any {
+	switch value := value.(type) {
+	case string:
+		return o.here(value)
+	case map[string]any:
+		replaced := map[string]any{}
+		for key, of := range value {
+			replaced[o.here(key)] = o.hereIn(of)
+		}
+		return replaced
+	case []any:
+		var replaced []any
+		for _, of := range value {
+			replaced = append(replaced, o.hereIn(of))
+		}
+		return replaced
+	}
+	return value
+}
+
 // action returns the YAML of an action.
-func action(a torture.Action) string {
+func (o outline) action(a torture.Action) string {
 	switch {
 	case a.Apply != nil:
-		rest := maps.Clone(a.Apply)
+		rest := o.hereIn(a.Apply).(map[string]any)
 		text := "- apply:\n"
 		for _, key := range []string{"apiVersion", "kind", "metadata"} { // as people write it
 			if rest[key] != nil {
@@ -113,21 +133,21 @@ func action(a torture.Action) string {
 		}
 		return text
 	case a.Patch != nil:
-		text := "- patch:\n" + reference(a.Patch.Reference) + "    merge:\n" + indent(marshal(a.Patch.Merge), "      ")
+		text := "- patch:\n" + o.reference(a.Patch.Reference) + "    merge:\n" + indent(marshal(o.hereIn(a.Patch.Merge)), "      ")
 		if a.Subresource != "" {
 			text += "  subresource: " + a.Subresource + "\n"
 		}
 		return text
 	case a.Delete != nil:
-		return "- delete:\n" + reference(*a.Delete)
+		return "- delete:\n" + o.reference(*a.Delete)
 	}
 	return "- controller: " + a.Controller + "\n"
 }
 
-func reference(r torture.Reference) string {
-	text := "    resource: " + r.Resource + "\n    name: " + scalar(r.Name) + "\n"
+func (o outline) reference(r torture.Reference) string {
+	text := "    resource: " + r.Resource + "\n    name: " + scalar(o.here(r.Name)) + "\n"
 	if r.Namespace != "" {
-		text += "    namespace: " + scalar(r.Namespace) + "\n"
+		text += "    namespace: " + scalar(o.here(r.Namespace)) + "\n"
 	}
 	return text
 }
