@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -9,12 +10,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery/cached/memory"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -22,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 const someManifests = `
@@ -163,4 +168,26 @@ func TestNamespaceHint(t *testing.T) {
 	require.Empty(t, namespaceHint(object, "shop", false, missing), "it is the run's")
 	require.Empty(t, namespaceHint(object, "torture-1", false, apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "web")))
 	require.Empty(t, namespaceHint(object, "torture-1", false, errors.New("no connection")))
+}
+
+// If the time is over while a request is under way, the error is the one that there was before: it says what is wrong.
+func TestAnEarlierErrorSaysMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		discovery := fake.NewClientset()
+		discovery.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}}}
+		cluster := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
+		calls := 0
+		cluster.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, kruntime.Object, error) {
+			if calls++; calls == 1 {
+				return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")
+			}
+			time.Sleep(2 * servedTimeout)
+			return true, nil, context.DeadlineExceeded
+		})
+		k := &clients{alone: true, dynamic: cluster, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.Discovery()))}
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "shop"}}}
+		_, err := k.applyOne(t.Context(), object, "torture")
+		require.ErrorContains(t, err, `namespaces "shop" not found; add the Namespace shop to the manifests`)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+	})
 }

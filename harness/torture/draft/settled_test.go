@@ -50,6 +50,15 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// The condition Ready of a Pod includes its others. Those of other resources are all of a kind.
+func TestHealthOfPods(t *testing.T) {
+	const both = `{metadata: {name: a}, status: {conditions: [{type: ContainersReady, status: "True"}, {type: Ready, status: "True"}]}}`
+	pods, foos := health("pods", []oracle.State{stateOf(t, "pods", both)}), health("foos", []oracle.State{stateOf(t, "foos", both)})
+	require.NotContains(t, pods[0].rule, "ContainersReady")
+	require.Contains(t, pods[0].rule, `"Ready"`)
+	require.Contains(t, foos[0].rule, "ContainersReady")
+}
+
 // What always held is a rule; what followed what others wanted is one with a condition; what was another thing for the same wish is none.
 func TestOutcomes(t *testing.T) {
 	child := target{resource: "foos", name: "child"}
