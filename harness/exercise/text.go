@@ -96,7 +96,7 @@ func (v Result) Shown(limit int) []Row {
 		case times > 1 && length == 1:
 			rows[len(rows)-1].Text += fmt.Sprintf("  (%d times, until %s)", times, verdict.FormatTime(last.At))
 		case times > 1:
-			text := fmt.Sprintf("%7s  these %d lines %d more times, until %s", ellipsis, length, times-1, verdict.FormatTime(last.At))
+			text := fmt.Sprintf("%7s  these %d lines %s, until %s", ellipsis, length, counted(times-1, "more time"), verdict.FormatTime(last.At))
 			rows = append(rows, Row{Text: text})
 		}
 		first += length * times
@@ -106,8 +106,16 @@ func (v Result) Shown(limit int) []Row {
 	}
 	head := limit / 3
 	tail := limit - head - 1
-	hidden := Row{Text: fmt.Sprintf("%7s  %d more lines", ellipsis, len(rows)-head-tail)}
+	hidden := Row{Text: fmt.Sprintf("%7s  %s", ellipsis, counted(len(rows)-head-tail, "more line"))}
 	return slices.Concat(rows[:head], []Row{hidden}, rows[len(rows)-tail:])
+}
+
+// counted is a number with its noun.
+func counted(count int, noun string) string {
+	if count == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", count, noun)
 }
 
 // ellipsis stands in the place of the time in lines that stand for others.

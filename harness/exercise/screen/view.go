@@ -60,12 +60,20 @@ func (m *Model) Text() string {
 func hidden(above, below int) string {
 	var parts []string
 	if below > 0 {
-		parts = append(parts, fmt.Sprintf("%d more lines: space, ↓", below))
+		parts = append(parts, lineCount(below, " more")+": space, ↓")
 	}
 	if above > 0 {
-		parts = append(parts, fmt.Sprintf("%d lines above: b, ↑", above))
+		parts = append(parts, lineCount(above, "")+" above: b, ↑")
 	}
 	return strings.Join(parts, "   ")
+}
+
+// lineCount is a number of lines, which are more or not.
+func lineCount(count int, more string) string {
+	if count == 1 {
+		return "1" + more + " line"
+	}
+	return fmt.Sprintf("%d%s lines", count, more)
 }
 
 // clip truncates the lines to the width of the terminal.

@@ -47,8 +47,18 @@ func (l Line) String() string {
 	return text
 }
 
-// FormatTime formats the time of a line in seconds.
-func FormatTime(at time.Duration) string { return fmt.Sprintf("%.1fs", at.Seconds()) }
+// FormatTime formats the time of a line in seven columns at most, as long as a scene is shorter than a month: "5.0s", "61m10s",
+// "23h44m". What is left out is cut off.
+func FormatTime(at time.Duration) string {
+	const inMinutes, inHours = 1000 * time.Second, 1000 * time.Minute
+	switch {
+	case at < inMinutes:
+		return fmt.Sprintf("%.1fs", at.Seconds())
+	case at < inHours:
+		return fmt.Sprintf("%dm%02ds", int(at.Minutes()), int(at.Seconds())%60)
+	}
+	return fmt.Sprintf("%dh%02dm", int(at.Hours()), int(at.Minutes())%60)
+}
 
 // record is one line of the file. Exactly one field is set.
 type record struct {

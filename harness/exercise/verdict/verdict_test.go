@@ -132,3 +132,13 @@ func TestOfRecord(t *testing.T) {
 	_, ok := verdict.OfRecord(history.Record{Event: &history.Event{Type: "BOOKMARK"}})
 	require.False(t, ok)
 }
+
+func TestFormatTime(t *testing.T) {
+	for want, at := range map[string]time.Duration{
+		"0.0s": 0, "999.9s": 999900 * time.Millisecond, "16m40s": 1000 * time.Second, "61m10s": time.Hour + 70*time.Second + 900*time.Millisecond,
+		"999m59s": 1000*time.Minute - time.Second, "16h40m": 1000 * time.Minute, "23h44m": 85469700 * time.Millisecond, "719h59m": 30*24*time.Hour - time.Second,
+	} {
+		require.Equal(t, want, verdict.FormatTime(at))
+		require.LessOrEqual(t, len(want), 7)
+	}
+}
