@@ -67,6 +67,8 @@ type Page struct {
 	OwnCluster bool
 	// Edited holds an error for each quote that differs from the file it quotes.
 	Edited []error
+
+	begin int // Parts[:begin] are run without being shown
 }
 
 // Part is either prose or the commands of one console block.
@@ -101,10 +103,17 @@ func Read(path string) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(page.Edited...); err != nil {
+	return page, errors.Join(page.Edited...)
+}
+
+// Parse is Read for a page whose text is given. path, which is absolute, says where its commands run, and which files its
+// quotes name.
+func Parse(path string, source []byte) (*Page, error) {
+	page, err := parse(path, source)
+	if err != nil {
 		return nil, err
 	}
-	return page, nil
+	return page, errors.Join(page.Edited...)
 }
 
 // ReadEdited reads a page for somebody who may have edited the code that it quotes. In place of a quote that differs

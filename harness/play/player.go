@@ -26,8 +26,11 @@ type Player struct {
 	// process is killed.
 	Scratch string
 	// Pause, if set, waits for the reader. It is called before each command, and before prose would scroll off the
-	// screen; a prompt has been shown then. It returns [ErrQuit] to end the page there.
+	// screen; a prompt has been shown then. It returns [ErrQuit] to end the page there, [ErrHurry] to go on without any
+	// more pauses, and [ErrAgain] to be called once more, after it has used the screen itself.
 	Pause func(context.Context) error
+	// Keys is what a prompt says after "Enter: run this", such as " · q: quit", about what else the reader may type.
+	Keys string
 	// Limit is how long a command, or the wait for a line of a log, may take: five minutes if it is 0.
 	// It is meant to end pages that hang, and is longer than a slow machine needs.
 	Limit time.Duration
@@ -62,18 +65,25 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("%s: %s\n  $ %s\n%s", e.Where, e.Reason, e.Command, indent(e.Diff))
 }
 
-// ErrQuit is returned by [Player.Pause], and then by [Player.Play], when the reader does not want to go on.
-var ErrQuit = errors.New("the reader has quit")
+// What [Player.Pause] may return. Only ErrQuit is then returned by [Player.Play].
+var (
+	ErrQuit  = errors.New("the reader has quit")
+	ErrHurry = errors.New("the reader does not want to be waited for any more")
+	ErrAgain = errors.New("the reader has done something else")
+)
 
 // The prompts of a pause.
 const (
-	runPrompt  = "Enter: run this · q: quit"
-	readPrompt = "Enter: read on · q: quit"
+	runPrompt  = "Enter: run this"
+	readPrompt = "Enter: read on"
 )
 
 // Introduce shows what comes before the first command of a page, and takes it off the page: something to read while
-// the cluster starts.
+// the cluster starts. It shows nothing of a page that is not shown from its beginning.
 func (p *Player) Introduce(ctx context.Context, page *Page) error {
+	if page.begin > 0 {
+		return nil
+	}
 	screen := p.display()
 	for len(page.Parts) > 0 && page.Parts[0].Prose != "" {
 		err := screen.prose(page.Dir(), page.Parts[0].Prose, func() error { return p.pause(ctx, readPrompt) })
@@ -87,12 +97,20 @@ func (p *Player) Introduce(ctx context.Context, page *Page) error {
 
 // pause shows a prompt and waits for the reader.
 func (p *Player) pause(ctx context.Context, prompt string) error {
-	if p.Pause == nil {
-		return nil
+	for p.Pause != nil {
+		p.screen.prompt(prompt + p.Keys)
+		err := p.Pause(ctx)
+		if errors.Is(err, ErrAgain) { // what it has shown stays
+			continue
+		}
+		p.screen.clearPrompt()
+		if errors.Is(err, ErrHurry) {
+			p.Pause = nil
+			return nil
+		}
+		return err
 	}
-	p.screen.prompt(prompt)
-	defer p.screen.clearPrompt()
-	return p.Pause(ctx)
+	return nil
 }
 
 // display returns the screen, which is the same for the introduction and the rest.
@@ -145,8 +163,17 @@ type playback struct {
 }
 
 func (p *playback) all(ctx context.Context, result *Result) error {
-	for _, part := range p.page.Parts {
-		if part.Prose != "" {
+	if before := p.page.commandsBefore(); before > 0 {
+		fmt.Fprintf(p.Out, "\nrunning what comes before, without showing it: %d of %d commands\n", before, p.page.Commands())
+	}
+	p.screen.mute(p.page.begin > 0)
+	defer p.screen.mute(false)
+	for i, part := range p.page.Parts {
+		if i == p.page.begin {
+			p.sumUpLogs()
+			p.screen.mute(false)
+		}
+		if part.Prose != "" && i >= p.page.begin {
 			p.sumUpLogs()
 			err := p.screen.prose(p.page.Dir(), part.Prose, func() error { return p.pause(ctx, readPrompt) })
 			if err != nil {
@@ -156,8 +183,10 @@ func (p *playback) all(ctx context.Context, result *Result) error {
 		for _, step := range part.Steps {
 			p.sumUpLogs()
 			p.screen.command(step)
-			if err := p.pause(ctx, runPrompt); err != nil {
-				return err
+			if i >= p.page.begin {
+				if err := p.pause(ctx, runPrompt); err != nil {
+					return err
+				}
 			}
 			if p.Typed != nil {
 				p.Typed(step.Command)

@@ -276,8 +276,23 @@ func TestPausesBeforeEachCommand(t *testing.T) {
 	screen, result, err := playText(t, t.Context(), player, console("$ echo first", "first", "$ echo second", "second"))
 	require.ErrorIs(t, err, play.ErrQuit)
 	require.Equal(t, 1, result.Commands)
-	const prompt = "Enter: run this · q: quit\n"
+	const prompt = "Enter: run this\n"
 	require.Equal(t, "$ echo first\n"+prompt+"first\n$ echo second\n"+prompt, screen, "a command is shown before the pause")
+}
+
+// A reader who is in a hurry is not asked again; one who has done something else is.
+func TestHurryAndAgain(t *testing.T) {
+	answers := []error{play.ErrAgain, nil, play.ErrHurry}
+	player := play.Player{Keys: " · keys", Pause: func(context.Context) error {
+		answer := answers[0] // there are no more pauses than these
+		answers = answers[1:]
+		return answer
+	}}
+	screen, result, err := playText(t, t.Context(), player, console("$ echo 1", "1", "$ echo 2", "2", "$ echo 3", "3"))
+	require.NoError(t, err)
+	require.Equal(t, 3, result.Commands)
+	const prompt = "Enter: run this · keys\n"
+	require.Equal(t, "$ echo 1\n"+prompt+prompt+"1\n$ echo 2\n"+prompt+"2\n$ echo 3\n3\n", screen)
 }
 
 // While the reader reads, nothing moves; what was logged meanwhile comes after.
@@ -297,7 +312,7 @@ func TestLogsWaitForTheReader(t *testing.T) {
 		"$ echo hello", "hello", "bash | line 20", "$ true")
 	screen, _, err := playText(t, t.Context(), player, text)
 	require.NoError(t, err)
-	_, after, _ := strings.Cut(screen, "$ echo hello\nEnter: run this · q: quit\n")
+	_, after, _ := strings.Cut(screen, "$ echo hello\nEnter: run this\n")
 	require.NotContains(t, strings.TrimSuffix(screen, after), "bash | ", "%s", screen)
 	require.Contains(t, after, "bash | line 20\n")
 	require.Contains(t, after, "more lines)\n")

@@ -45,21 +45,24 @@ func terminalOf(out io.Writer) terminal {
 type screen struct {
 	terminal
 	renderer            *glamour.TermRenderer // nil: prose is shown as Markdown
+	oneLine             *glamour.TermRenderer // of text that is wrapped afterwards
+	width               int                   // of prose
 	commandStyle, faint lipgloss.Style
 	linked              map[string]bool // targets of links whose place has been shown
 
 	mu     sync.Mutex // guards the fields below
 	out    io.Writer
-	filled int // lines of the terminal that were written since the last prompt
+	filled int  // lines of the terminal that were written since the last prompt
+	muted  bool // nothing is shown
 }
 
 func newScreen(out io.Writer, t terminal) *screen {
 	s := &screen{terminal: t, out: out, linked: map[string]bool{}}
 	s.commandStyle = lipgloss.NewStyle().Bold(true)
 	s.faint = lipgloss.NewStyle().Faint(true)
-	width := defaultProseWidth
+	s.width = defaultProseWidth
 	if t.columns > 0 {
-		width = min(t.columns, maxProseWidth)
+		s.width = min(t.columns, maxProseWidth)
 	}
 	style := plainStyle()
 	switch {
@@ -68,8 +71,9 @@ func newScreen(out io.Writer, t terminal) *screen {
 	case t.color:
 		style = styles.LightStyleConfig
 	}
-	// This fails for unknown styles only.
-	s.renderer, _ = glamour.NewTermRenderer(glamour.WithStyles(style), glamour.WithWordWrap(width))
+	// These fail for unknown styles only.
+	s.renderer, _ = glamour.NewTermRenderer(glamour.WithStyles(style), glamour.WithWordWrap(s.width))
+	s.oneLine, _ = glamour.NewTermRenderer(glamour.WithStyles(style), glamour.WithWordWrap(0))
 	return s
 }
 
@@ -91,7 +95,7 @@ func plainStyle() glamourstyle.StyleConfig {
 func (s *screen) prose(dir, markdown string, pause func() error) error {
 	text := markdown
 	if s.renderer != nil {
-		if rendered, err := s.renderer.Render(s.simplify(dir, markdown)); err == nil {
+		if rendered, err := s.renderPage(s.simplify(dir, markdown)); err == nil {
 			text = rendered
 		}
 	}
@@ -115,6 +119,13 @@ func (s *screen) isFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rows > 0 && s.filled+2 > s.rows
+}
+
+// mute lets nothing be shown, or shows again what comes from now on.
+func (s *screen) mute(muted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.muted = muted
 }
 
 // prompt shows a prompt, and leaves the cursor behind it on a terminal.
@@ -209,6 +220,9 @@ func wrapWords(line string, columns int) string {
 func (s *screen) println(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.muted {
+		return
+	}
 	fmt.Fprintln(s.out, text)
 	for line := range strings.SplitSeq(text, "\n") {
 		s.filled++

@@ -90,6 +90,25 @@ func TestProseFits(t *testing.T) {
 	}
 }
 
+// The lines of an item begin where its text begins, and no text is lost between two lists.
+func TestLists(t *testing.T) {
+	const lists = "Text:\n\n- an item that goes on and on, until it does not fit\n  into one line of the screen\n" +
+		"- another with `code`\n\n  - one that belongs to it, and that is also too long for a line\n\n" +
+		"1. numbered, and too long for one line of this narrow screen\n10. two digits, and too long for one line of this narrow screen\n\n" +
+		"Done.\n\n```yaml\n- code\n```\n"
+	for _, color := range []bool{false, true} {
+		text := ansi.Strip(show(t, terminal{columns: 40, rows: 100, color: color, dark: color}, lists))
+		text = trailingSpace.ReplaceAllString(text, "")
+		require.Contains(t, text, "\n  • an item that goes on and on, until\n    it does not fit into one line of the\n    screen\n  • another with ")
+		require.Contains(t, text, "\n    • one that belongs to it, and that\n      is also too long for a line\n")
+		require.Contains(t, text, "\n\n  1. numbered, and too long for one line\n     of this narrow screen\n  10. two digits, and too long for one\n      line of this narrow screen\n\n  Done.\n")
+		require.Contains(t, text, "    - code\n")
+		for line := range strings.Lines(text) {
+			require.LessOrEqual(t, lipgloss.Width(strings.TrimSuffix(line, "\n")), 40)
+		}
+	}
+}
+
 func TestNoEscapeSequencesWhereTheyAreNotWanted(t *testing.T) {
 	require.Equal(t, terminal{}, terminalOf(&bytes.Buffer{}))
 	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
