@@ -154,14 +154,9 @@ func (c *Cluster) Env(scratch string) []string {
 // with only that context to the directory scratch and leaves the user's file unchanged. It builds our kubectl if
 // necessary and reports that to progress, which may be nil.
 func Open(ctx context.Context, contextName, scratch string, progress io.Writer) (*Cluster, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	all, err := rules.Load()
+	all, err := loadContext(contextName)
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
-	}
-	if _, ok := all.Contexts[contextName]; !ok {
-		return nil, fmt.Errorf("there is no context %q in %s; it has %s",
-			contextName, kubeconfigFiles(rules), joinNames(sortedKeys(all.Contexts), "none"))
+		return nil, err
 	}
 	all.CurrentContext = contextName
 	if err := errors.Join(clientcmdapi.MinifyConfig(all), clientcmdapi.FlattenConfig(all)); err != nil {
@@ -180,6 +175,26 @@ func Open(ctx context.Context, contextName, scratch string, progress io.Writer) 
 		return nil, fmt.Errorf("%s does not answer: %w", c.Name, err)
 	}
 	return c, nil
+}
+
+// CheckContext returns an error if the user's kubeconfig has no context of this name, as [Open] does. It asks no cluster.
+func CheckContext(contextName string) error {
+	_, err := loadContext(contextName)
+	return err
+}
+
+// loadContext reads the user's kubeconfig, as kubectl does, which must have a context of this name.
+func loadContext(contextName string) (*clientcmdapi.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	all, err := rules.Load()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if _, ok := all.Contexts[contextName]; !ok {
+		return nil, fmt.Errorf("there is no context %q in %s; it has %s",
+			contextName, kubeconfigFiles(rules), joinNames(sortedKeys(all.Contexts), "none"))
+	}
+	return all, nil
 }
 
 // OpenFile opens the cluster of a kubeconfig's current context. name describes it in messages. It builds our kubectl if

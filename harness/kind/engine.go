@@ -36,6 +36,12 @@ var engines = map[string]struct {
 	"nerdctl.lima": {"nerdctl", kind.ProviderWithNerdctl},
 }
 
+// Check returns an error if neither Docker nor Podman can be used. It says what to do.
+func Check(ctx context.Context) error {
+	_, _, err := findEngine(ctx)
+	return err
+}
+
 // findEngine returns a container engine that works. It takes the first that is installed, unless the user has chosen one.
 func findEngine(ctx context.Context) (engine, kind.ProviderOption, error) {
 	candidates := []string{"docker", "podman", "nerdctl"}

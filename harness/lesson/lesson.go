@@ -321,9 +321,7 @@ func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Resul
 		return play.Result{}, nil, fmt.Errorf("record the requests to %s: %w", s.Cluster.Name, err)
 	}
 	defer func() { err = errors.Join(err, proxy.Stop()) }()
-	here := *s.Cluster
-	here.Kubeconfig = filepath.Join(s.scratch, s.Namespace+".kubeconfig")
-	if err := cluster.WriteKubeconfig(here.Kubeconfig, proxy.Config(), s.Namespace); err != nil {
+	if err := cluster.WriteKubeconfig(s.Kubeconfig(), proxy.Config(), s.Namespace); err != nil {
 		return play.Result{}, nil, err
 	}
 	player.Scratch = s.scratch
@@ -331,16 +329,29 @@ func (s *Stage) Play(ctx context.Context, player play.Player) (result play.Resul
 	if err != nil {
 		return play.Result{}, nil, err
 	}
-	player.Env = slices.Concat(builds, here.Env(s.scratch), []string{cluster.KubeconfigVariable + "=" + s.Cluster.Kubeconfig}, player.Env)
+	player.Env = slices.Concat(builds, s.Env(), player.Env)
+	result, err = player.Play(ctx, page)
+	return result, recording.History(), err
+}
+
+// Kubeconfig returns the path of the kubeconfig that the page's commands use. It is there once [Stage.Play] has begun, and leads
+// through a proxy that ends with it.
+func (s *Stage) Kubeconfig() string { return filepath.Join(s.scratch, s.Namespace+".kubeconfig") }
+
+// Env returns the variables with which the page's commands reach the cluster and the workshop's command. Their requests go through
+// a proxy, so they are answered while [Stage.Play] runs.
+func (s *Stage) Env() []string {
+	here := *s.Cluster
+	here.Kubeconfig = s.Kubeconfig()
+	env := append(here.Env(s.scratch), cluster.KubeconfigVariable+"="+s.Cluster.Kubeconfig)
 	if s.Workshop != "" {
 		path := []string{filepath.Dir(s.Workshop), os.Getenv("PATH")}
 		if here.Kubectl != "" {
 			path = append([]string{here.Kubectl}, path...)
 		}
-		player.Env = append(player.Env, "PATH="+strings.Join(path, string(os.PathListSeparator)))
+		env = append(env, "PATH="+strings.Join(path, string(os.PathListSeparator)))
 	}
-	result, err = player.Play(ctx, page)
-	return result, recording.History(), err
+	return env
 }
 
 // kubectl runs kubectl in the lesson's directory and returns its output. Ctrl-C does not reach it: a clean-up goes on.

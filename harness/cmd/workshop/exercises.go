@@ -108,12 +108,13 @@ func (w *warmCluster) stop() error {
 
 func exercisesCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "exercises",
+		Use:   "exercises [NAME]",
 		Short: "Do the exercises: find the bug in a controller, and fix it",
-		Long: `Show the current exercise, and check your copy of it at every save. The keys are at the bottom of
-the screen. Without a terminal, show the exercise and check it once, as "workshop exercises check" does.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return doExercises(cmd.Context()) },
+		Long: `Show the current exercise, or the one of this name or number, and check your copy of it at every save. The
+keys are at the bottom of the screen. Without a terminal, show the exercise and check it once, as
+"workshop exercises check" does.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return doExercises(cmd.Context(), args) },
 	}
 	cmd.AddCommand(exercisesCheckCommand(), exercisesRunCommand(), exercisesListCommand(), exercisesHintCommand(),
 		exercisesResetCommand(), exercisesSolutionCommand())
@@ -121,13 +122,22 @@ the screen. Without a terminal, show the exercise and check it once, as "worksho
 }
 
 // doExercises shows the screen, or the current exercise as text if there is no terminal.
-func doExercises(ctx context.Context) (err error) {
+func doExercises(ctx context.Context, chosen []string) (err error) {
 	c, err := enterClassroom(ctx)
 	if err != nil {
 		return err
 	}
+	if len(chosen) > 0 {
+		e, err := c.catalogue.Find(chosen[0])
+		if err != nil {
+			return err
+		}
+		if err := c.progress.Update(func(p *exercise.Progress) { p.Current = e.Name }); err != nil {
+			return err
+		}
+	}
 	defer func() { err = errors.Join(err, c.clusters.stop()) }()
-	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
+	if isTerminal() {
 		return c.showScreen(ctx)
 	}
 	e, done := c.progress.CurrentOf(c.catalogue)

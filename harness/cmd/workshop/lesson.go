@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -17,9 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/controllers/harness/cluster"
+	"example.com/controllers/harness/exercise"
 	"example.com/controllers/harness/gobuild"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/history"
+	"example.com/controllers/harness/kind"
 	"example.com/controllers/harness/lesson"
 	"example.com/controllers/harness/play"
 )
@@ -30,6 +31,7 @@ type lessonFlags struct {
 	nodes           int
 	step, keep, yes bool
 	view            bool
+	from            string
 }
 
 func lessonCommand() *cobra.Command {
@@ -58,13 +60,17 @@ Where the page quotes code that you have changed, your code is shown.`,
 			return completions, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("step") {
+				f.step = isTerminal()
+			}
 			return playLesson(cmd.Context(), strings.Join(args, ""), f)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.cluster, "cluster", "embedded", `where to play: "embedded" for a new control plane, "up" for the cluster of "workshop up", "kind" for a cluster of containers, "context:NAME" for a context of your kubeconfig`)
 	flags.IntVar(&f.nodes, "nodes", 0, "number of simulated nodes of an embedded cluster; 0 for as many as the page needs, or 3 if it does not say")
-	flags.BoolVar(&f.step, "step", false, "wait for Enter before each command, and when the screen is full; q ends the lesson")
+	flags.BoolVar(&f.step, "step", false, "wait for Enter before each command, and when the screen is full (default: on a terminal)")
+	flags.StringVar(&f.from, "from", "", `where to begin: a section, such as "A stale cache", or after so many commands, such as 7; what comes before is run, and not shown`)
 	flags.BoolVar(&f.keep, "keep", false, "leave the cluster up at the end, with the objects that the lesson created")
 	flags.BoolVar(&f.view, "view", false, "draw the requests of the lesson's programs meanwhile, as a page for your browser")
 	flags.BoolVar(&f.yes, "yes", false, `do not ask before changing a "context:NAME" cluster`)
@@ -89,13 +95,21 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 			return err
 		}
 	}
+	if err := checkCluster(ctx, root, f.cluster); err != nil {
+		return err
+	}
+	if f.from != "" {
+		if err := page.BeginAt(f.from); err != nil {
+			return fmt.Errorf("FROM (--from): %w", err)
+		}
+	}
 	if f.nodes == 0 {
 		f.nodes = cmp.Or(page.Nodes, 3)
 	}
-	input := bufio.NewReader(os.Stdin)
+	keys := newKeyboard()
 	player := play.Player{Out: os.Stdout}
 	if f.step {
-		player.Pause = func(ctx context.Context) error { return waitForEnter(ctx, input) }
+		player.Pause, player.Keys = keys.pause, pauseKeys
 	}
 	// The first time, the control plane has to be built, which takes minutes. Meanwhile, people can read the introduction.
 	if err := player.Introduce(ctx, page); err != nil {
@@ -152,7 +166,7 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		return fmt.Errorf("%w; play it without CLUSTER, on a cluster of its own", err)
 	}
 	if strings.HasPrefix(f.cluster, "context:") && !f.yes {
-		if err := ask(ctx, input, stage); err != nil {
+		if err := ask(ctx, keys, stage); err != nil {
 			return err
 		}
 	}
@@ -175,6 +189,13 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 		look = fmt.Sprintf("\nTo look at the recording again:  make view RECORDING=%s\n", quote(filepath.Join(".workshop", "view", l.Name())))
+	}
+	if f.step {
+		fmt.Printf("For a second terminal:\n  export KUBECONFIG=%s\n  export PATH=%s:\"$PATH\"\n", quote(stage.Kubeconfig()), quote(c.Kubectl))
+		keys.shell = func(ctx context.Context) error {
+			return openShell(ctx, l.Dir, scratch, l.Name(), stage.Env())
+		}
+		player.Keys = shellKey + pauseKeys
 	}
 	result, asked, err := stage.Play(ctx, player)
 	if err != nil {
@@ -228,12 +249,34 @@ func requireOwnCluster(root, number string, f lessonFlags) error {
 	return nil
 }
 
+// checkCluster returns an error if there is no such cluster to play a lesson on, as far as can be told without starting or asking
+// one: before somebody has read the introduction for nothing.
+func checkCluster(ctx context.Context, root, name string) error {
+	context, isContext := strings.CutPrefix(name, "context:")
+	switch {
+	case isContext:
+		return cluster.CheckContext(context)
+	case name == "kind":
+		return kind.Check(ctx)
+	case name == "up" && !cluster.IsUp(upDir(root)):
+		_, err := findUp(ctx, upDir(root)) // which says why not
+		return err
+	case name != "up" && name != "embedded":
+		return fmt.Errorf("CLUSTER (--cluster) is %q; it must be embedded, up, kind or context:NAME", name)
+	}
+	return nil
+}
+
 // endedEarly prints where the reader has left a lesson, which is not an error. It returns all other errors.
 func endedEarly(l lesson.Lesson, played play.Result, page *play.Page, err error) error {
 	if !errors.Is(err, play.ErrQuit) {
 		return err
 	}
-	fmt.Printf("\nYou left lesson %d after %d of %d commands.\n", l.Number, played.Commands, page.Commands())
+	fmt.Printf("\nYou left lesson %d after %d of %d commands.", l.Number, played.Commands, page.Commands())
+	if played.Commands > 0 {
+		fmt.Printf(" To go on from there:  make lesson %d FROM=%d", l.Number, played.Commands)
+	}
+	fmt.Println()
 	return nil
 }
 
@@ -292,8 +335,6 @@ func openCluster(ctx context.Context, root string, l lesson.Lesson, machines int
 		o.cluster, err = findUp(ctx, upDir(root))
 	case f.cluster == "kind":
 		err = o.openKind(ctx, root, l, machines, f.keep)
-	case f.cluster != "embedded":
-		err = fmt.Errorf("--cluster is %q; it must be embedded, up, kind or context:NAME", f.cluster)
 	default:
 		o.cluster, err = cluster.Up(ctx, options, upDir(root))
 		if errors.Is(err, cluster.ErrAlreadyUp) {
@@ -351,14 +392,14 @@ func clean(ctx context.Context, stage *lesson.Stage) error {
 }
 
 // ask lists what the lesson will create, and returns an error unless the answer is yes.
-func ask(ctx context.Context, input *bufio.Reader, s *lesson.Stage) error {
+func ask(ctx context.Context, keys *keyboard, s *lesson.Stage) error {
 	fmt.Printf("\nLesson %d will be played on %s. It creates, and deletes at the end:\n  Namespace %s, and everything in it\n",
 		s.Lesson.Number, s.Cluster.Name, s.Namespace)
 	for _, object := range s.Outside {
 		fmt.Println("  " + object)
 	}
 	fmt.Print("Type yes to continue: ")
-	answer, err := readLine(ctx, input)
+	answer, err := keys.line(ctx)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -366,36 +407,6 @@ func ask(ctx context.Context, input *bufio.Reader, s *lesson.Stage) error {
 		return errors.New("nothing was changed; to play the lesson, type yes, or give YES=1 (--yes)")
 	}
 	return nil
-}
-
-func waitForEnter(ctx context.Context, input *bufio.Reader) error {
-	answer, err := readLine(ctx, input)
-	switch {
-	case errors.Is(err, io.EOF):
-		return errors.New("STEP=1 (--step) waits for Enter, but standard input has ended")
-	case err == nil && answer == "q":
-		return play.ErrQuit
-	}
-	return err
-}
-
-// readLine reads a line. If ctx ends first, it returns its cause, and nothing else may read from input any more.
-func readLine(ctx context.Context, input *bufio.Reader) (string, error) {
-	type read struct {
-		text string
-		err  error
-	}
-	done := make(chan read, 1)
-	go func() {
-		text, err := input.ReadString('\n')
-		done <- read{strings.TrimSpace(text), err}
-	}()
-	select {
-	case r := <-done:
-		return r.text, r.err
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
 }
 
 // whatNext says what the reader could do after a lesson.
@@ -409,8 +420,27 @@ func whatNext(root string, l lesson.Lesson, f lessonFlags, c *cluster.Cluster) s
 	if f.keep {
 		return "The cluster is still up. To use it from this terminal:  eval \"$(make -s env)\"   To stop it:  make down"
 	}
-	if next, err := lesson.Find(root, fmt.Sprint(l.Number+1)); err == nil {
-		return fmt.Sprintf("Next: read %s/controller.go, then  make lesson %d", l.Name(), next.Number)
+	next := fmt.Sprintf("Next: read %s/controller.go%s", l.Name(), exercisesOf(root, l.Number))
+	if following, err := lesson.Find(root, fmt.Sprint(l.Number+1)); err == nil {
+		return fmt.Sprintf("%s, then  make lesson %d", next, following.Number)
 	}
-	return fmt.Sprintf("Next: read %s/controller.go, change it, and play the lesson again.", l.Name())
+	return next + "; change it, and play the lesson again."
+}
+
+// exercisesOf says which exercises belong to a lesson; nothing if none do.
+func exercisesOf(root string, number int) string {
+	catalogue, err := exercise.Open(root)
+	if err != nil {
+		return "" // a lesson can be played without them
+	}
+	var first, last int
+	for _, e := range catalogue.Exercises {
+		if e.Lesson == number {
+			first, last = cmp.Or(first, e.Number), e.Number
+		}
+	}
+	if first == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", do its exercises, %d to %d (make exercise %d)", first, last, first)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/proc"
@@ -27,10 +28,26 @@ func main() {
 	}
 	root.AddCommand(lessonCommand(), upCommand(), downCommand(), statusCommand(), resetCommand(), envCommand(),
 		nodeCommand(), runCommand(), proxyCommand(), billCommand(), requestsCommand(), viewCommand(), tortureCommand(), tortureWorkerCommand(), mutantsCommand(), exercisesCommand(), imagesCommand(), kindDownCommand(), prefetchCommand(), bundleCommand(), slowestCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	err := root.ExecuteContext(ctx)
 	status, text := ending(err, ctx.Err() != nil)
 	fmt.Fprint(os.Stderr, text)
 	os.Exit(status)
+}
+
+// flagError says what a flag with a wrong value must be, and not which function could not read it.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	kinds := map[string]string{"int": "a whole number", "int32": "a whole number", "float64": "a number", "bool": "true or false", "duration": "a duration, such as 30s or 5m"}
+	flag := invalid.GetFlag()
+	kind, ok := kinds[flag.Value.Type()]
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("--%s is %q; it must be %s", flag.Name, invalid.GetValue(), kind)
 }
 
 // ending returns the exit status for a command's error, and what to print about it. An [exitStatus] in the error is the

@@ -294,6 +294,35 @@ func TestQuitExercisesAtAnyMoment(t *testing.T) {
 	}
 }
 
+// In a terminal, a lesson waits before each command. Who presses Enter too early loses neither a line nor a pause.
+func TestLessonInATerminal(t *testing.T) {
+	r := newRepository(t, "$ until [ -e go ]; do sleep 0.01; done", "$ echo two", "two", "$ echo three", "three")
+	tt := r.openTerminal(100, 30, "lesson", "1")
+	const prompt = "\nEnter: run this · s: shell · a: run the rest · q: quit"
+	tt.sees("$ until [ -e go ]; do sleep 0.01; done" + prompt)
+	tt.press("\r")
+	tt.await(func() bool { return !strings.Contains(tt.text(), prompt) }, func() string { return "the prompt is still there" })
+	tt.press("\r\rq\r")
+	tt.sees("done\n\n\nq\n") // the terminal has received it
+	r.write("01-mini/go", "")
+	tt.sees("$ echo two" + prompt)
+
+	tt.press("s\r")
+	tt.sees("A shell on this cluster, with kubectl; exit comes back.\n01-mini $")
+	tt.press("kubectl config view --minify --output jsonpath='{..namespace}'; (exit 3)\r")
+	tt.sees("\n" + r.namespace + "01-mini $")
+	tt.press("echo $((6 * 7)); sleep 1000\r")
+	tt.sees("\n42\n")
+	tt.press(ctrlC)
+	tt.sees("^C\n01-mini $")
+	tt.press("exit 4\r")
+	tt.sees("exit\n" + strings.TrimPrefix(prompt, "\n"))
+	tt.press("a\r")
+	tt.sees("\ntwo\n$ echo three\nthree\n", "Lesson 1 is over: 3 commands")
+	require.Zero(t, tt.requireRestored())
+	r.requireNothingLeft()
+}
+
 // A command in the background would be stopped by the kernel, for ever, when it reads from the terminal.
 func TestRunInATerminal(t *testing.T) {
 	r := newRepository(t, "$ true")

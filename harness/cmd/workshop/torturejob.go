@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +106,7 @@ func (f *onFlags) ask(ctx context.Context) error {
 	}
 	fmt.Fprintf(os.Stderr, "Torture will create a Job of %d Pods in namespace %s on %s, and delete it at the end.\nEach Pod requests %s CPU and %s of memory. Type yes to continue: ",
 		f.workers, f.namespace, f.on, f.cpu, f.memory)
-	answer, err := readLine(ctx, bufio.NewReader(os.Stdin))
+	answer, err := newKeyboard().line(ctx)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}

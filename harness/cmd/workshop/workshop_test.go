@@ -208,10 +208,14 @@ func TestWrongInput(t *testing.T) {
 		"an unknown lesson":          {args: []string{"lesson", "9"}, want: `there is no lesson "9". There are:`},
 		"a lesson that is no number": {args: []string{"lesson", "x"}, want: `there is no lesson "x". There are:`},
 		"two lessons":                {args: []string{"lesson", "1", "2"}, want: "accepts at most 1 arg(s), received 2"},
-		"an unknown cluster":         {args: []string{"lesson", "1", "--cluster=moon"}, want: `--cluster is "moon"; it must be embedded, up, kind or context:NAME`},
+		"an unknown cluster":         {args: []string{"lesson", "1", "--cluster=moon"}, want: `CLUSTER (--cluster) is "moon"; it must be embedded, up, kind or context:NAME`},
 		"an unknown context":         {args: []string{"lesson", "1", "--cluster=context:moon"}, want: `there is no context "moon" in `},
 		"an unreachable cluster":     {args: []string{"lesson", "1", "--cluster=context:workshop"}, kubeconfig: unreachable, want: `context "workshop" (https://127.0.0.1:1) does not answer`},
 		"no cluster that is up":      {args: []string{"lesson", "1", "--cluster=up"}, want: "no cluster is up; make up starts one"},
+		"an unknown section":         {args: []string{"lesson", "1", "--from=nothing"}, want: `FROM (--from): the page has no section "nothing"`},
+		"more commands than it has":  {args: []string{"lesson", "1", "--from=7"}, want: "FROM (--from): the page has 1 commands, so it cannot begin after 7 of them"},
+		"no number of nodes":         {args: []string{"up", "--nodes=lots"}, want: "--nodes is \"lots\"; it must be a whole number\n"},
+		"neither yes nor no":         {args: []string{"lesson", "1", "--step=often"}, want: "--step is \"often\"; it must be true or false\n"},
 		"an unknown command":         {args: []string{"lessons"}, want: `unknown command "lessons"`},
 		"an unknown flag":            {args: []string{"up", "--replicas=3"}, want: "unknown flag: --replicas"},
 		"too few nodes":              {args: []string{"up", "--nodes=-1"}, want: "the number of nodes is -1; it must be 0 or more"},
@@ -229,6 +233,9 @@ func TestWrongInput(t *testing.T) {
 			out, status := r.workshop("", test.args...)
 			require.Equal(t, 1, status, "%s", out)
 			require.Contains(t, out, test.want)
+			if test.kubeconfig == "" { // as far as can be told without asking a cluster
+				require.NotContains(t, out, "A small lesson", "it is said before anybody reads the introduction")
+			}
 			r.requireNothingLeft()
 		})
 	}
@@ -252,11 +259,19 @@ func TestStep(t *testing.T) {
 	r := newRepository(t, "$ echo one", "one", "$ echo two", "two")
 	out, status := r.workshop("\n\n", "lesson", "1", "--step")
 	require.Zero(t, status, "%s", out)
-	require.Contains(t, out, "$ echo two\nEnter: run this · q: quit\ntwo\n")
+	require.Contains(t, out, "$ echo two\nEnter: run this · s: shell · a: run the rest · q: quit\ntwo\n")
+	require.Regexp(t, "For a second terminal:\n  export KUBECONFIG='.*/"+r.namespace+".kubeconfig'\n  export PATH='", out)
 	out, status = r.workshop("\nq\n", "lesson", "1", "--step")
 	require.Zero(t, status, "%s", out)
 	require.NotContains(t, out, "\ntwo\n")
-	require.Contains(t, out, "You left lesson 1 after 1 of 2 commands.")
+	require.Contains(t, out, "You left lesson 1 after 1 of 2 commands. To go on from there:  make lesson 1 FROM=1\n")
+	out, status = r.workshop("", "lesson", "1", "--from=1")
+	require.Zero(t, status, "%s", out)
+	require.NotContains(t, out, "$ echo one")
+	require.Contains(t, out, "running what comes before, without showing it: 1 of 2 commands\n$ echo two\ntwo\n")
+	out, status = r.workshop("a\n", "lesson", "1", "--step")
+	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "$ echo two\ntwo\n", "it does not wait any more")
 	out, status = r.workshop("\n", "lesson", "1", "--step")
 	require.Equal(t, 1, status)
 	require.Contains(t, out, "STEP=1 (--step) waits for Enter, but standard input has ended")
