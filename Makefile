@@ -15,13 +15,19 @@ export GOFLAGS := $(strip $(filter-out -buildvcs=false -mod=% -modfile=%,$(or $(
 # What is built runs here, from these modules, whatever the caller builds otherwise.
 unexport GOOS GOARCH GO111MODULE GOEXPERIMENT GOWORK
 
-# "make lesson 3" is "make lesson N=3".
-ifeq (lesson,$(firstword $(MAKECMDGOALS)))
-N ?= $(word 2,$(MAKECMDGOALS))
-ifneq (,$(word 2,$(MAKECMDGOALS)))
-$(eval $(word 2,$(MAKECMDGOALS)): ; @:)
+# "make lesson 3" is "make lesson N=3". What comes after these targets is no target, but what to play.
+named = lesson exercise exercises guess new
+ifneq (,$(filter $(named),$(firstword $(MAKECMDGOALS))))
+names := $(wordlist 2,9,$(MAKECMDGOALS))
+N ?= $(firstword $(names))
+ifneq (,$(names))
+.PHONY: $(names)
+$(eval $(names): ; @:)
 endif
 endif
+
+# STEP=0 is no, as STEP= is.
+on = $(filter-out 0 no false,$(1))
 
 # Ends with a sentence where nothing could be built.
 define has-go
@@ -40,27 +46,41 @@ $(ready); \
 WORKSHOP_WATCH_PID=$$PPID exec .workshop/bin/bootstrap harness
 endef
 
+# What "make" lists: what a learner needs. "make help-all" lists the rest, too.
+first = lesson exercise guess up env status down reset view new torture test help-all
+list = columns=$$(stty size 2>/dev/null | cut -d ' ' -f 2 | grep '[1-9]' || echo 100); \
+	awk -F ':.*\#\# ' -v only=" $1 " '/^[a-z0-9-]+:.*\#\# / { shown = only == "  " || index(only, " " $$1 " "); if (shown) printf "  make %-9s %s\n", $$1, $$2 } \
+		/^\#\#  / { if (shown) { sub("^\#\#", "               "); print } }' Makefile | fold -s -w $$columns
 .PHONY: help
-help: ## Print this list
-	@columns=$$(stty size 2>/dev/null | cut -d ' ' -f 2 | grep '[1-9]' || echo 100); \
-	awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 } /^##  / { sub("^##", "               "); print }' Makefile | fold -s -w $$columns
+help:
+	@$(call list,$(first))
 
 .PHONY: lesson
-lesson: ## Play a lesson: make lesson 1
-##  STEP=1: stop before each command; KEEP=1: leave the cluster up at the end
+lesson: ## Play a lesson: make lesson 1. It waits for Enter before each command
+##  STEP=0: do not wait; FROM="A stale cache": begin at that section
+##  KEEP=1: leave the cluster up at the end
 ##  CLUSTER=up, CLUSTER=context:NAME: play it there (YES=1: without asking)
 ##  CLUSTER=kind: play it on containers, with Docker or Podman
 ##  VIEW=1: draw the requests of its programs meanwhile, as a page for your browser
-	@$(workshop) lesson "$(N)" --cluster "$(or $(CLUSTER),embedded)" $(if $(VIEW),--view) $(if $(STEP),--step) $(if $(KEEP),--keep) $(if $(YES),--yes)
+	@$(workshop) lesson "$(N)" --cluster "$(or $(CLUSTER),embedded)" $(if $(call on,$(VIEW)),--view) \
+		$(if $(STEP),--step=$(if $(call on,$(STEP)),true,false)) $(if $(FROM),--from "$(FROM)") $(if $(call on,$(KEEP)),--keep) $(if $(call on,$(YES)),--yes)
 
-.PHONY: view
-view: ## Draw a recording, as a page for your browser: make view RECORDING=FILE
-##  OUT=FILE: write the page to a file instead, which needs no network
-	@$(workshop) view $(if $(OUT),--out "$(OUT)") $(RECORDING)
+# make lesson1
+lesson%:
+	@$(MAKE) lesson N=$*
 
-.PHONY: exercise
+.PHONY: exercise exercises
+exercises: exercise
 exercise: ## Do the exercises: find the bug in a controller, and fix it
-	@$(workshop) exercises
+##  make exercise 7: begin with exercise 7
+	@$(workshop) exercises $(N)
+
+.PHONY: guess
+guess: ## Guess what Kubernetes really does, and watch it
+##  LESSON=5, TOPIC=leases: only these questions; make guess NAME: only this one
+##  ROOM=1: ask a room, and count hands; KEEP=1: leave the cluster up at the end
+	@$(workshop) guess $(names) $(if $(LESSON),--lesson "$(LESSON)") $(if $(TOPIC),--topic "$(TOPIC)") $(if $(call on,$(STEP)),--step) \
+		$(if $(call on,$(ROOM)),--room) $(if $(call on,$(KEEP)),--keep)
 
 .PHONY: up
 up: ## Start a cluster that keeps running, for your own terminal
@@ -83,12 +103,17 @@ down: ## Stop that cluster, and keep its state
 reset: ## Stop that cluster, and delete its state
 	@$(workshop) reset
 
+.PHONY: view
+view: ## Draw a recording, as a page for your browser: make view RECORDING=FILE
+##  OUT=FILE: write the page to a file instead, which needs no network
+	@$(workshop) view $(if $(OUT),--out "$(OUT)") $(RECORDING)
+
 # The cluster is created and deleted by a process of its own, so it is also deleted if the tests hang or are killed.
 .PHONY: e2e
 e2e: tools ## Run the lessons' controllers in Pods, on a kind cluster. Needs Docker or Podman
 ##  KEEP=1: leave the cluster up at the end; E2E="-run TestControllers": flags
 ##  KIND_NODE_IMAGE=kindest/node:v1.37.0: the image of its nodes
-	@$(workshop) run --kind --workers 3 --audit-policy e2e/audit-policy.yaml $(if $(KEEP),--keep) -- \
+	@$(workshop) run --kind --workers 3 --audit-policy e2e/audit-policy.yaml $(if $(call on,$(KEEP)),--keep) -- \
 		.workshop/bin/gotestsum --format testname --jsonfile .workshop/e2e.json -- -count=1 -timeout 30m $(E2E) ./e2e
 
 .PHONY: kind-down
@@ -284,3 +309,7 @@ tools:
 clean: reset ## Stop the cluster and remove what was built here
 ##  A kind cluster stays: make kind-down deletes it
 	@if [ -d .workshop ]; then find .workshop -mindepth 1 -maxdepth 1 ! -name kind -exec rm -rf {} +; fi # kind: which clusters are ours
+
+.PHONY: help-all
+help-all: ## List all targets
+	@$(call list,)

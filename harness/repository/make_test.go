@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -94,4 +95,73 @@ func TestMakeIgnoresTheCallersBuilds(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"GOFLAGS=-modcacherw -buildvcs=auto -buildvcs=false"}, settings)
+}
+
+// What somebody types who has not read the list of targets does what they mean. make prints what it would run.
+func TestMakeUnderstands(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	testinput.Declare(filepath.Join(root, "Makefile"))
+	for typed, want := range map[string]string{
+		"lesson 1":                   `bootstrap harness lesson "1" --cluster "embedded"`,
+		"lesson1":                    `make lesson N=1`,
+		"lesson N=1":                 `bootstrap harness lesson "1" --cluster "embedded"`,
+		"lesson 5 STEP=1":            `--step=true`,
+		"lesson 5 STEP=0":            `--step=false`,
+		"lesson 5 FROM=A_stale":      `--from "A_stale"`,
+		"lesson 5 KEEP=1 VIEW=1":     `--view --keep`,
+		"lesson 5 CLUSTER=up YES=1":  `lesson "5" --cluster "up"`,
+		"exercise":                   `bootstrap harness exercises`,
+		"exercises":                  `bootstrap harness exercises`,
+		"exercise 7":                 `bootstrap harness exercises 7`,
+		"exercises 7":                `bootstrap harness exercises 7`,
+		"guess":                      `bootstrap harness guess`,
+		"guess lease-deleted":        `bootstrap harness guess lease-deleted`,
+		"guess a b":                  `bootstrap harness guess a b`,
+		"guess LESSON=5 TOPIC=lease": `--lesson "5" --topic "lease"`,
+		"guess ROOM=1 KEEP=yes":      `--room --keep`,
+	} {
+		words := strings.Fields(typed)
+		require.Contains(t, strings.Join(strings.Fields(runMake(t, root, append([]string{"-n"}, words...)...)), " "), want, typed)
+	}
+	for typed, without := range map[string]string{
+		"lesson 5": "--step", "lesson 5 KEEP=0": "--keep", "lesson 5 VIEW=no YES=false": "--view", "guess ROOM=0": "--room", "exercise": "exercises 1",
+		"lesson 5 KEEP=": "--keep",
+	} {
+		require.NotContains(t, runMake(t, root, append([]string{"-n"}, strings.Fields(typed)...)...), without, typed)
+	}
+}
+
+// A learner's list fits on a screen, and the whole one has every target that there is.
+func TestMakeListsTargets(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	makefile := filepath.Join(root, "Makefile")
+	testinput.Declare(makefile)
+	list := func(target string) (targets, lines []string) {
+		cmd := exec.CommandContext(t.Context(), "make", target)
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		for line := range strings.Lines(string(out)) {
+			lines = append(lines, line)
+			require.LessOrEqual(t, len(strings.TrimRight(line, "\n")), 100)
+			if rest, ok := strings.CutPrefix(line, "  make "); ok {
+				targets = append(targets, strings.Fields(rest)[0])
+			}
+		}
+		return targets, lines
+	}
+	text, err := os.ReadFile(makefile)
+	require.NoError(t, err)
+	few, lines := list("help")
+	require.LessOrEqual(t, len(lines), 40)
+	require.Subset(t, few, []string{"lesson", "exercise", "guess", "up", "env", "test", "help-all"})
+	require.Equal(t, []string{"lesson", "exercise", "guess"}, few[:3])
+	all, _ := list("help-all")
+	require.Len(t, all, len(regexp.MustCompile(`(?m)^[a-z0-9-]+:.*## `).FindAll(text, -1)))
+	require.Subset(t, all, few)
+	for _, name := range strings.Fields(regexp.MustCompile(`(?m)^first = (.*)$`).FindStringSubmatch(string(text))[1]) {
+		require.Contains(t, few, name, "the list of what a learner needs names a target")
+	}
 }
