@@ -142,10 +142,10 @@ tested = $(filter-out ./e2e/...,$(packages))
 # Of the others, it leaves out the tests that package suite says.
 left = ./03-workqueue/test/score/... ./04-crd/test/... ./05-reboot-operator/test/... ./06-secret-sync/test/... ./harness/bench/... \
 	./harness/cluster ./harness/cmd/... ./harness/conformance/... ./harness/controlplane/... ./harness/image ./harness/lesson ./harness/machine ./harness/offline \
-	./harness/repository/yourcontroller ./harness/testinput ./harness/torturejob
+	./harness/repository/guesses ./harness/repository/yourcontroller ./harness/testinput ./harness/torturejob
 # The packages whose tests take longest: they start first, so that the others run beside them. Those that mostly wait, such as
 # ./04-crd/test, alternate with those that mostly compute, such as ./exercises.
-longest = ./04-crd/test ./exercises ./harness/cmd/workshop ./03-workqueue/test ./06-secret-sync/test ./harness/torture ./05-reboot-operator/test \
+longest = ./04-crd/test ./exercises ./harness/cmd/workshop ./harness/repository/guesses ./03-workqueue/test ./06-secret-sync/test ./harness/torture ./05-reboot-operator/test \
 	./harness/conformance ./harness/apiproxy ./harness/machine ./harness/exercise ./03-workqueue/test/score
 with-tests = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
 short = $$($(with-tests) $(tested) | grep -vxF "$$($(with-tests) $(left))")
@@ -210,12 +210,12 @@ c-compiler:
 # NEUTRON=real makes tests that need no cloud skip themselves; -short leaves out torture. The first command fails with
 # instructions if Neutron is not installed.
 .PHONY: neutron
-neutron: tools ## Test lesson 4 with OpenStack's own Neutron. Needs Debian's python3-neutron
+neutron: tools ## Test lesson 4, and guesses about Neutron, with OpenStack's own. Needs Debian's python3-neutron
 	@cd 04-crd && GOWORK=off go build -o ../.workshop/bin/neutron ./cmd/neutron
 	@.workshop/bin/neutron --real --address 127.0.0.1:0 true
 	@$(workshop) run --nodes 1 -- env NEUTRON=real CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true \
 		.workshop/bin/neutron --address 127.0.0.1:0 .workshop/bin/gotestsum --format pkgname -- $(race) -count=1 -short -p 2 -timeout 10m \
-		./04-crd/neutron ./04-crd/neutrontest ./04-crd/test
+		./04-crd/neutron ./04-crd/neutrontest ./04-crd/test ./harness/repository/guesses
 
 .PHONY: images
 images: ## Build images of the lessons' controllers, for amd64 and arm64

@@ -2,8 +2,8 @@
 # k8s.io/apimachinery v0.37.1, package pkg/runtime: DefaultUnstructuredConverter.FromUnstructured does not look whether a number fits. The
 # replicas 4294967299 (2^32+3) of an unstructured Deployment become 3 in an int32, and -1 becomes 255 in a byte, without an error; also with
 # FromUnstructuredWithValidation, which is strict about unknown fields. One would expect what a decoder of the same JSON says: "cannot
-# unmarshal number 4294967299 into Go struct field". With the dynamic client and this converter, a controller scales to 3 what a typed
-# client refuses to read. See pkg/runtime/converter.go: fromUnstructured, "dv.Set(sv.Convert(dt))".
+# unmarshal number 4294967299 into Go struct field". So a program that reads manifests as unstructured objects, and converts them, takes
+# another number where it should take none. See pkg/runtime/converter.go: fromUnstructured, "dv.Set(sv.Convert(dt))".
 #
 # Needs Go and access to a module proxy. Ends with status 0 while this is so.
 set -eu

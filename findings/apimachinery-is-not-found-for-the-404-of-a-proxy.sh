@@ -3,7 +3,7 @@
 # NewNotFound", that is, the API server says that an object does not exist. It is true as well for any response with code 404 that is no
 # Status: of a load balancer or a proxy in between that has lost its route, in plain text, although client-go v0.37.1 knows that it comes
 # from somebody else, and says so in the causes of the error (UnexpectedServerResponse). A controller that takes "not found" for "deleted",
-# as controller-runtime's IgnoreNotFound does, acts on that. One would expect what a 502 of the same proxy is: an error on the way.
+# by controller-runtime's IgnoreNotFound for instance, acts on that. One would expect what a 502 of the same proxy is: an error on the way.
 # See pkg/api/errors/errors.go: IsNotFound, NewGenericServerResponse.
 #
 # Needs Go and access to a module proxy. Ends with status 0 while this is so.

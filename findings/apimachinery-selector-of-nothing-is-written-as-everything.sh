@@ -2,8 +2,8 @@
 # k8s.io/apimachinery v0.37.1, packages pkg/labels and pkg/fields: the selector that matches nothing is written as "", which is how the
 # selector that matches everything is written, too. A nil *metav1.LabelSelector stands for nothing, and LabelSelectorAsSelector makes
 # labels.Nothing() of it. One would expect that its String(), as the LabelSelector of ListOptions, asks for no objects, and that
-# labels.Parse gives it back, as it does with all others. But the request has no selector, and so it gets (or deletes, with
-# DeleteCollection) every object. FormatLabelSelector, for people, writes "<none>" for both as well.
+# labels.Parse gives it back, as it does with all others. But the request, and that of DeleteCollection, has no selector, which
+# stands for every object. FormatLabelSelector, for people, writes "<none>" for both as well.
 # The documentation of String says: "returns a human readable string that represents this selector".
 # See pkg/labels/selector.go: nothingSelector.String, and pkg/fields/selector.go.
 #
@@ -40,9 +40,9 @@ import (
 )
 
 func main() {
-	var query string
+	var queries []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query = r.URL.RawQuery
+		queries = append(queries, r.Method+" "+r.URL.RawQuery)
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"kind": "PodList", "apiVersion": "v1", "items": []}`)
 	}))
@@ -65,11 +65,16 @@ func main() {
 		if err != nil {
 			panic(err)
 		}
-		if _, err := client.CoreV1().Pods("shop").List(context.Background(), metav1.ListOptions{LabelSelector: selector.String()}); err != nil {
+		queries = nil
+		options := metav1.ListOptions{LabelSelector: selector.String()}
+		if _, err := client.CoreV1().Pods("shop").List(context.Background(), options); err != nil {
 			panic(err)
 		}
-		fmt.Printf("%s: matches %t, String %q, parsed again: matches %t, query %q, formatted %q\n",
-			one.name, selector.Matches(pod), selector, parsed.Matches(pod), query, metav1.FormatLabelSelector(one.selector))
+		if err := client.CoreV1().Pods("shop").DeleteCollection(context.Background(), metav1.DeleteOptions{}, options); err != nil {
+			panic(err)
+		}
+		fmt.Printf("%s: matches %t, String %q, parsed again: matches %t, queries %q, formatted %q\n",
+			one.name, selector.Matches(pod), selector, parsed.Matches(pod), queries, metav1.FormatLabelSelector(one.selector))
 	}
 	parsed, err := fields.ParseSelector(fields.Nothing().String())
 	if err != nil {
@@ -81,9 +86,9 @@ func main() {
 END
 go run . > out 2> log || { cat log >&2; exit 1; }
 cat > want <<'END'
-app=web: matches true, String "app=web", parsed again: matches true, query "labelSelector=app%3Dweb", formatted "app=web"
-everything: matches true, String "", parsed again: matches true, query "", formatted "<none>"
-nothing: matches false, String "", parsed again: matches true, query "", formatted "<none>"
+app=web: matches true, String "app=web", parsed again: matches true, queries ["GET labelSelector=app%3Dweb" "DELETE labelSelector=app%3Dweb"], formatted "app=web"
+everything: matches true, String "", parsed again: matches true, queries ["GET " "DELETE "], formatted "<none>"
+nothing: matches false, String "", parsed again: matches true, queries ["GET " "DELETE "], formatted "<none>"
 fields: nothing matches false, parsed again: true
 END
 diff want out

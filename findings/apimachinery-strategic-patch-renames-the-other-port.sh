@@ -2,7 +2,7 @@
 # k8s.io/apimachinery v0.37.1, package pkg/util/strategicpatch: CreateTwoWayMergePatch is documented to "return a patch that yields the
 # modified document when applied to the original document". For a Service with port 53 by TCP and by UDP, whose second port is renamed, the
 # patch renames the first one: ports are merged by their number alone (patchMergeKey=port), so the patch cannot say which one it means.
-# The API has two keys for the same list: server-side apply takes port and protocol (x-kubernetes-list-map-keys).
+# For server-side apply, the same list has two keys (listMapKey=port, listMapKey=protocol).
 # See pkg/util/strategicpatch/patch.go, and the tags of Ports in k8s.io/api v0.37.1, core/v1/types.go: ServiceSpec.
 #
 # Needs Go and access to a module proxy. Ends with status 0 while this is so.

@@ -69,6 +69,17 @@ func main() {
 END
 go run . > out 2> log || { cat log >&2; exit 1; }
 cat > want <<'END'
-
+"kind: Namespace\n---\nkind: ConfigMap\n"
+  NewYAMLToJSONDecoder: Namespace ConfigMap
+  NewYAMLOrJSONDecoder: Namespace ConfigMap
+  yaml/v3: Namespace ConfigMap
+"%YAML 1.1\n---\nkind: Namespace\n"
+  NewYAMLToJSONDecoder: error: error converting YAML to JSON: yaml: line 1: did not find expected <document start>
+  NewYAMLOrJSONDecoder: error: error converting YAML to JSON: yaml: line 1: did not find expected <document start>
+  yaml/v3: Namespace
+"kind: Namespace\n...\nkind: ConfigMap\n"
+  NewYAMLToJSONDecoder: Namespace
+  NewYAMLOrJSONDecoder: Namespace
+  yaml/v3: Namespace error: yaml: line 2: did not find expected <document start>
 END
 diff want out

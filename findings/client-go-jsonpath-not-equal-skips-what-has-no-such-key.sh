@@ -1,9 +1,9 @@
 #!/bin/sh
 # k8s.io/client-go v0.37.1, package util/jsonpath, which is the code of "kubectl get -o jsonpath": with AllowMissingKeys(true), as kubectl
 # sets it, the filter ?(@.labels.env!="prod") leaves out the elements that have no env at all. They are neither equal nor unequal. One would
-# expect what the label selector env!=prod of the same project selects, "all resources with key equal to env and value distinct from prod,
-# and all resources with no labels with the env key" (documentation of Kubernetes), or the JSONPath of RFC 9535, in which nothing is not
-# equal to a string. See util/jsonpath/jsonpath.go: evalFilter, "case len(lefts) == 0: continue".
+# expect what the label selector env!=prod of the same project selects: other values, and "all resources with no labels with the [...] key"
+# (documentation of Kubernetes, "Labels and Selectors"), or the JSONPath of RFC 9535 (2.3.5.2.2), in which nothing != "prod" is true.
+# See util/jsonpath/jsonpath.go: evalFilter, "case len(lefts) == 0: continue".
 #
 # Needs Go and access to a module proxy. Ends with status 0 while this is so.
 set -eu

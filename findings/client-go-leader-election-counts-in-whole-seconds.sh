@@ -1,13 +1,13 @@
 #!/bin/sh
 # k8s.io/client-go v0.37.1, package tools/leaderelection: the durations of its configuration are of type time.Duration, and are checked as
-# such (LeaseDuration > RenewDeadline > RetryPeriod * 1.2), but it counts in whole seconds. LeaseDuration: 1.9 s is written to the Lease
+# such (LeaseDuration > RenewDeadline > 1.2 * RetryPeriod), but it counts in whole seconds. LeaseDuration: 1.9 s is written to the Lease
 # as 1 second, and the other replicas wait for that long, although the leader goes on until its RenewDeadline of 1.5 s. And another replica
 # sees a renewal only if the second of its time is another one: it compares records whose times have no fractions, although the Lease has
 # microseconds. So it counts a lease of 2 s from up to 1 s before the last renewal. One would expect that with RenewDeadline < LeaseDuration
 # two replicas lead at the same time neither with 1.9 s nor with 2 s; the package mentions clocks that run at different speeds only.
 #
 # Here, 20 pairs of electors compete, each for a Lease of client-go's fake clientset, in virtual time, with RenewDeadline 1.5 s and
-# RetryPeriod 0.2 s. Then the requests of each first one wait until its time is up.
+# RetryPeriod 0.2 s, so that a leader goes on for up to 1.7 s. Then the requests of each first one wait until its time is up.
 # See tools/leaderelection/leaderelection.go: tryAcquireOrRenew, isLeaseValid; resourcelock/interface.go: LeaderElectionRecord.
 #
 # Needs Go and access to a module proxy. Ends with status 0 while this is so.

@@ -3,7 +3,7 @@
 # code). Of two options MatchingFields, only the last one counts, without an error: a List, or a DeleteAllOf, for
 #   MatchingFields{"spec.nodeName": "n"}, MatchingFields{"status.phase": "Failed"}
 # takes the failed Pods of all Nodes. The comment is the same for both: "filters the list/delete operation on the given ...". One would expect
-# of both the same. Seen by the query that the client sends, and by what the fake client with indexes lists.
+# of both the same. Seen by the queries that the client sends, and by what the fake client with indexes lists.
 # See pkg/client/options.go: MatchingLabels.ApplyToList, MatchingFields.ApplyToList.
 #
 # Needs Go and access to a module proxy. Ends with status 0 while this is so.
@@ -44,14 +44,18 @@ import (
 
 func main() {
 	ctx := context.Background()
-	options := map[string][]client.ListOption{
+	type option interface {
+		client.ListOption
+		client.DeleteAllOfOption
+	}
+	options := map[string][2]option{
 		"labels": {client.MatchingLabels{"node": "n"}, client.MatchingLabels{"phase": "Failed"}},
 		"fields": {client.MatchingFields{"spec.nodeName": "n"}, client.MatchingFields{"status.phase": "Failed"}},
 	}
 
-	var query string
+	var queries []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query = r.URL.RawQuery
+		queries = append(queries, r.Method+" "+r.URL.RawQuery)
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"kind": "PodList", "apiVersion": "v1", "items": []}`)
 	}))
@@ -70,7 +74,11 @@ func main() {
 		}
 	}
 	for _, by := range []string{"labels", "fields"} {
-		if err := real.List(ctx, &corev1.PodList{}, options[by]...); err != nil {
+		queries = nil
+		if err := real.List(ctx, &corev1.PodList{}, options[by][0], options[by][1]); err != nil {
+			panic(err)
+		}
+		if err := real.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace("shop"), options[by][0], options[by][1]); err != nil {
 			panic(err)
 		}
 		simulated := fake.NewClientBuilder().WithScheme(scheme.Scheme).
@@ -79,10 +87,10 @@ func main() {
 			WithIndex(&corev1.Pod{}, "status.phase", func(o client.Object) []string { return []string{string(o.(*corev1.Pod).Status.Phase)} }).
 			Build()
 		var list corev1.PodList
-		if err := simulated.List(ctx, &list, options[by]...); err != nil {
+		if err := simulated.List(ctx, &list, options[by][0], options[by][1]); err != nil {
 			panic(err)
 		}
-		fmt.Printf("%s: query %q, listed:", by, query)
+		fmt.Printf("%s: queries %q, listed:", by, queries)
 		for _, p := range list.Items {
 			fmt.Printf(" %s (%s, %s)", p.Name, p.Spec.NodeName, p.Status.Phase)
 		}
@@ -92,7 +100,7 @@ func main() {
 END
 go run . > out 2> log || { cat log >&2; exit 1; }
 cat > want <<'END'
-labels: query "labelSelector=node%3Dn%2Cphase%3DFailed", listed: b (n, Failed)
-fields: query "fieldSelector=status.phase%3DFailed", listed: b (n, Failed) c (m, Failed)
+labels: queries ["GET labelSelector=node%3Dn%2Cphase%3DFailed" "DELETE labelSelector=node%3Dn%2Cphase%3DFailed"], listed: b (n, Failed)
+fields: queries ["GET fieldSelector=status.phase%3DFailed" "DELETE fieldSelector=status.phase%3DFailed"], listed: b (n, Failed) c (m, Failed)
 END
 diff want out

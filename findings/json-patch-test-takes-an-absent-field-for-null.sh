@@ -1,9 +1,9 @@
 #!/bin/sh
 # gopkg.in/evanphx/json-patch.v4 v4.13.0, with which the API server applies JSON patches, and client-go's fake clientset, too: the operation
 # "test" is weaker and stronger than RFC 6902 has it (section 4.6), which the README names as its format. A member that does not exist equals
-# null: {"op": "test", "path": "/a", "value": null} succeeds for {}, while the RFC wants an error for a location without a value, and has
-# null equal to a literal null only. And numbers are compared by their text: 1 is not equal to 1.0 and 1e0, which are "numerically equal".
-# So a test for null does not tell an absent field from a null one. Where the parent is missing, it is an error as expected.
+# null: {"op": "test", "path": "/a", "value": null} succeeds for {}, while the RFC tests "that a value at the target location is equal", and
+# there is none. With a parent that does not exist, it fails as expected. And numbers are compared by their text: 1 is not equal to 1.0 and
+# 1e0, while the RFC has numbers equal if they are "numerically equal".
 # See patch.go: Patch.test, lazyNode.equal.
 #
 # Needs Go and access to a module proxy. Ends with status 0 while this is so.

@@ -102,6 +102,7 @@ var contract = map[string][]step{
 			answer: `RevisionNumberConstraintFailed: Constrained to 0, but current revision is 1`},
 		{match: "revision_number=1", request: `PUT /networks/{a} {"network":{"name":"b"}}`, status: 200, answer: `{"network":{"name":"b","revision_number":2}}`},
 		{match: "7", request: `PUT /networks/{a} {"network":{"name":"c"}}`, status: 200, answer: `{"network":{"name":"c"}}`},
+		{request: `PUT /networks/{a} {"network":{}}`, status: 200, answer: `{"network":{"name":"c","revision_number":3}}`},
 		{match: "revision_number=0", request: `DELETE /networks/{a}`, status: 412, answer: `RevisionNumberConstraintFailed: Constrained to 0, but current revision is 3`},
 		{match: "revision_number=3", request: `DELETE /networks/{a}`, status: 204},
 	},

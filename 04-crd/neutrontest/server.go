@@ -338,7 +338,8 @@ func mayChange(from caller, k kind, o object, method string) error {
 	return refuse(http.StatusForbidden, "PolicyNotAuthorized", "rule:%s_%s is disallowed by policy", verb, k.name)
 }
 
-// update changes an object. As in Neutron 21, its revision number grows even if no attribute changes; in 26, it does not.
+// update changes an object. As in Neutron 21, its revision number grows even if no attribute changes, but not if none is given; in
+// 26, it grows in neither case.
 func (s *Server) update(from caller, o object, given map[string]json.RawMessage) error {
 	var err error
 	switch o := o.(type) {
@@ -353,7 +354,9 @@ func (s *Server) update(from caller, o object, given map[string]json.RawMessage)
 	if err = errors.Join(err, set(given, "name", &meta.Name), set(given, "description", &meta.Description)); err != nil {
 		return err
 	}
-	meta.touch()
+	if len(given) > 0 {
+		meta.touch()
+	}
 	return nil
 }
 

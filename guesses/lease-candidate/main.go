@@ -1,4 +1,4 @@
-// Lease-candidate runs for the Lease "leader" of the question's namespace, leads for a while, and ends.
+// Lease-candidate runs for the Lease "leader" of the question's namespace, leads for a while, and ends as if it were killed.
 package main
 
 import (
@@ -21,32 +21,25 @@ func main() {
 	identity := flag.String("identity", "", "identity of this candidate")
 	leaseDuration := flag.Duration("lease-duration", 4*time.Second, "LeaseDuration")
 	lead := flag.Duration("lead", time.Second, "how long to lead")
-	release := flag.Bool("release", false, "release the Lease at the end; else end as if killed")
 	flag.Parse()
 	klog.SetLogger(klog.Logger{}) // the page shows only what this program prints
 
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	start := time.Now()
-	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+	leaderelection.RunOrDie(context.Background(), leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: client.Namespace(), Name: "leader"},
 			Client:     kubernetes.NewForConfigOrDie(client.Config()).CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: *identity},
 		},
-		LeaseDuration:   *leaseDuration,
-		RenewDeadline:   *leaseDuration / 2,
-		RetryPeriod:     *leaseDuration / 6,
-		ReleaseOnCancel: *release,
+		LeaseDuration: *leaseDuration,
+		RenewDeadline: *leaseDuration / 2,
+		RetryPeriod:   *leaseDuration / 6,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
 				fmt.Printf("%s leads after %.1f s\n", *identity, time.Since(start).Seconds())
 				time.Sleep(*lead)
-				if !*release {
-					fmt.Println(*identity, "is killed")
-					os.Exit(0)
-				}
-				cancel()
+				fmt.Println(*identity, "is killed")
+				os.Exit(0)
 			},
 			OnStoppedLeading: func() { fmt.Println(*identity, "has stopped") },
 		},
