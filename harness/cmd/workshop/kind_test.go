@@ -70,4 +70,18 @@ func TestImages(t *testing.T) {
 	out, status = r.workshop("", "images", "--arch", "m68k")
 	require.Equal(t, 1, status)
 	require.Contains(t, out, `the architecture is "m68k"`)
+
+	// A module of one's own is built like a lesson. The files are beside its own.
+	r.write("mine/go.mod", "module example.com/mine\n\ngo 1.26.0\n")
+	r.write("mine/cmd/mine/main.go", "package main\n\nfunc main() {}\n")
+	out, status = r.workshop("", "images", "mine", "--arch", "arm64")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "mine has an image that is named after a program there: NAME:dev")
+	r.write("mine/manifests/pod.yaml", "kind: Pod\nspec: {containers: [{image: 'mine:dev'}]}\n")
+	out, status = r.workshop("", "images", "mine", "--arch", "arm64")
+	require.Zero(t, status, "%s", out)
+	require.FileExists(t, filepath.Join(r.dir, "mine", "images", "mine-arm64.tar"))
+	out, status = r.workshop("", "images", "yours")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "yours is neither the number of a lesson nor a directory with a Go module")
 }
