@@ -20,10 +20,11 @@ import (
 
 // elsewhere lists directories with tests that neither "make test" nor "make test-all" runs as packages, and what does.
 var elsewhere = map[*regexp.Regexp]string{
-	regexp.MustCompile(`^e2e$`):              "make e2e",
-	regexp.MustCompile(`^exercises/\d\d-`):   "the proof in exercises, which compiles all graders into one program",
-	regexp.MustCompile(`^exercises/my(/|$)`): "none: they are a participant's",
-	regexp.MustCompile(`(^|/)testdata(/|$)`): "none: they are data",
+	regexp.MustCompile(`^e2e$`):                  "make e2e",
+	regexp.MustCompile(`^exercises/\d\d-`):       "the proof in exercises, which compiles all graders into one program",
+	regexp.MustCompile(`^exercises/my(/|$)`):     "none: they are a participant's",
+	regexp.MustCompile(`(^|/)testdata(/|$)`):     "none: they are data",
+	regexp.MustCompile(`^\d\d-[^/]+/_skeleton/`): "the tests of harness/skeleton, which compile them with the lesson's code",
 }
 
 // Each test is run by "make test" or by what "make test-all" runs after it, as a whole.
