@@ -27,7 +27,7 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.AddCommand(lessonCommand(), upCommand(), downCommand(), statusCommand(), resetCommand(), envCommand(),
-		guessCommand(), nodeCommand(), runCommand(), proxyCommand(), billCommand(), requestsCommand(), viewCommand(), tortureCommand(), tortureWorkerCommand(), mutantsCommand(), exercisesCommand(), imagesCommand(), kindDownCommand(), prefetchCommand(), bundleCommand(), slowestCommand())
+		guessCommand(), nodeCommand(), runCommand(), proxyCommand(), billCommand(), requestsCommand(), viewCommand(), tortureCommand(), tortureWorkerCommand(), mutantsCommand(), exercisesCommand(), imagesCommand(), kindDownCommand(), prefetchCommand(), bundleCommand(), slowestCommand(), newCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	err := root.ExecuteContext(ctx)
 	status, text := ending(err, ctx.Err() != nil)
