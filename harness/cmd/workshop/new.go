@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +28,7 @@ manifests.`,
   workshop new my-controller --module github.com/me/my-controller --dir ~/src/my-controller`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("give one name for the new controller, as in: workshop new my-controller; there are %d", len(args))
+				return errors.New("give one name for the new controller, as in: workshop new my-controller")
 			}
 			return nil
 		},
@@ -44,7 +45,7 @@ manifests.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&o.From, "from", "3", "`number` of the lesson whose controller it starts from")
+	cmd.Flags().StringVar(&o.From, "from", "", "`number` of the lesson whose controller it starts from; default: the first that has a skeleton")
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "`directory` to write, which must be empty or not exist; default: NAME, in this one")
 	cmd.Flags().StringVar(&o.Module, "module", "", "`path` of the Go module; default: example.com/NAME")
 	return cmd
