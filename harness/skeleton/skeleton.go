@@ -120,6 +120,9 @@ func find(root, number string) (lesson.Lesson, error) {
 
 // commit returns the commit of the repository in root; "" if it is not a Git repository, as in an unpacked archive.
 func commit(ctx context.Context, root string) string {
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		return "" // git would look in the directories above, which are not ours
+	}
 	out, err := exec.CommandContext(ctx, "git", "-C", root, "rev-parse", "HEAD").Output()
 	if err != nil {
 		return ""

@@ -65,11 +65,17 @@ func TestItsCI(t *testing.T) {
 	var workflow struct {
 		Jobs map[string]struct {
 			Steps []struct {
+				If  string `json:"if"`
 				Run string `json:"run"`
 			} `json:"steps"`
 		} `json:"jobs"`
 	}
 	require.NoError(t, yaml.Unmarshal(text, &workflow))
+	for _, step := range workflow.Jobs["torture"].Steps { // without the variable, it only says why there is no torture
+		isNotice := strings.Contains(step.Run, "::notice::")
+		require.Equal(t, isNotice, step.If == "vars.WORKSHOP_REPOSITORY == ''", step.Run)
+		require.Equal(t, !isNotice, strings.HasPrefix(step.If, "vars.WORKSHOP_REPOSITORY != ''"), step.Run)
+	}
 	var commands []string
 	for _, step := range workflow.Jobs["test"].Steps {
 		if step.Run == "" {
