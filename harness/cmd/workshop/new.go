@@ -60,10 +60,14 @@ func describeSkeleton(w io.Writer, written *skeleton.Result, root string, isSetU
 			dir = inside
 		}
 	}
-	fmt.Fprintf(w, "A controller that works is in %s; its README.md says what to change. Next:\n\n  cd %s\n", dir, shellWord(dir))
+	if dir == "." {
+		fmt.Fprintln(w, "A controller that works is in this directory; its README.md says what to change. Next:")
+	} else {
+		fmt.Fprintf(w, "A controller that works is in %s; its README.md says what to change. Next:\n\n  cd %s\n", dir, shellWord(dir))
+	}
 	if !isSetUp {
-		make := "make -C " + shellWord(root)
-		fmt.Fprintf(w, "\n  # Start a cluster, and set up this terminal for it. The first time takes minutes.\n  %s up; eval \"$(%s -s env)\"\n", make, make)
+		there := "make -C " + shellWord(root)
+		fmt.Fprintf(w, "\n  # Start a cluster, and set up this terminal for it. The first time takes minutes.\n  %s up; eval \"$(%s -s env)\"\n", there, there)
 	}
 	for _, next := range written.Next {
 		fmt.Fprintf(w, "\n  # %s.\n  %s\n", next.Does, next.Command)

@@ -38,6 +38,15 @@ next: [{does: Run it, command: 'go run ./cmd/{name}'}]
 	require.NotContains(t, out, "make -C", "the terminal has been set up")
 	require.FileExists(t, filepath.Join(elsewhere, "cmd", "reaper", "main.go"))
 
+	here := *r
+	here.dir = filepath.Join(r.dir, "here")
+	r.write("here/.git/HEAD", "a repository without commits")
+	out, status = here.workshop("", "new", "reaper", "--from", "1", "--dir", ".")
+	require.Zero(t, status, "%s", out)
+	require.Contains(t, out, "A controller that works is in this directory; its README.md says what to change. Next:\n\n")
+	require.NotContains(t, out, "  cd ")
+	require.FileExists(t, filepath.Join(here.dir, "go.mod"))
+
 	for _, test := range []struct {
 		args []string
 		want string
