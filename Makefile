@@ -47,7 +47,7 @@ WORKSHOP_WATCH_PID=$$PPID exec .workshop/bin/bootstrap harness
 endef
 
 # What "make" lists: what a learner needs. "make help-all" lists the rest, too.
-first = lesson exercise guess up env status down reset view new torture test help-all
+first = lesson exercise guess up env status down reset new view torture test help-all
 list = columns=$$(stty size 2>/dev/null | cut -d ' ' -f 2 | grep '[1-9]' || echo 100); \
 	awk -F ':.*\#\# ' -v only=" $1 " '/^[a-z0-9-]+:.*\#\# / { shown = only == "  " || index(only, " " $$1 " "); if (shown) printf "  make %-9s %s\n", $$1, $$2 } \
 		/^\#\#  / { if (shown) { sub("^\#\#", "               "); print } }' Makefile | fold -s -w $$columns
@@ -103,6 +103,11 @@ down: ## Stop that cluster, and keep its state
 reset: ## Stop that cluster, and delete its state
 	@$(workshop) reset
 
+.PHONY: new
+new: ## Write the skeleton of a controller of your own: make new my-controller
+##  DIR=PATH: there, and not beside this directory; MODULE=PATH: the path of its Go module
+	@$(workshop) new $(names) $(if $(names),--dir "$(or $(DIR),../$(firstword $(names)))") $(if $(MODULE),--module "$(MODULE)")
+
 .PHONY: view
 view: ## Draw a recording, as a page for your browser: make view RECORDING=FILE
 ##  OUT=FILE: write the page to a file instead, which needs no network
@@ -145,7 +150,7 @@ left = ./03-workqueue/test/score/... ./04-crd/test/... ./05-reboot-operator/test
 	./harness/repository/guesses ./harness/repository/yourcontroller ./harness/testinput ./harness/torturejob
 # The packages whose tests take longest: they start first, so that the others run beside them. Those that mostly wait, such as
 # ./04-crd/test, alternate with those that mostly compute, such as ./exercises.
-longest = ./04-crd/test ./exercises ./harness/cmd/workshop ./harness/repository/guesses ./03-workqueue/test ./06-secret-sync/test ./harness/torture ./05-reboot-operator/test \
+longest = ./04-crd/test ./exercises ./harness/cmd/workshop ./harness/repository/guesses ./harness/skeleton ./03-workqueue/test ./06-secret-sync/test ./harness/torture ./05-reboot-operator/test \
 	./harness/conformance ./harness/apiproxy ./harness/machine ./harness/exercise ./03-workqueue/test/score
 with-tests = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
 short = $$($(with-tests) $(tested) | grep -vxF "$$($(with-tests) $(left))")

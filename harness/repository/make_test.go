@@ -119,6 +119,8 @@ func TestMakeUnderstands(t *testing.T) {
 		"guess":                      `bootstrap harness guess`,
 		"guess lease-deleted":        `bootstrap harness guess lease-deleted`,
 		"guess a b":                  `bootstrap harness guess a b`,
+		"new my-controller":          `bootstrap harness new my-controller --dir "../my-controller"`,
+		"new mine DIR=/tmp/x":        `bootstrap harness new mine --dir "/tmp/x"`,
 		"guess LESSON=5 TOPIC=lease": `--lesson "5" --topic "lease"`,
 		"guess ROOM=1 KEEP=yes":      `--room --keep`,
 	} {
