@@ -62,7 +62,7 @@ func startLeader(t *testing.T) *leader {
 	l.controller, err = reboot.New(ctx, l.client, f.options)
 	require.NoError(t, err)
 	go func() {
-		l.ended <- f.lead(ctx, l.client, func(ctx context.Context) error {
+		l.ended <- f.lead(ctx, honest{l.client}, func(ctx context.Context) error {
 			defer func() { time.Sleep(time.Duration(l.finishing.Load())) }()
 			return f.publishAndRun(ctx, l.client, l.controller)
 		})
@@ -136,8 +136,11 @@ func TestTheLeaseIsKeptUntilTheWorkHasEnded(t *testing.T) {
 				}
 				l.advance(30 * time.Second)
 				require.False(t, l.isReady())
-				_, holder := l.lease(t)
+				lease, holder := l.lease(t)
 				require.NotEmpty(t, holder)
+				if !c.renewalsFail {
+					require.Less(t, time.Since(lease.Spec.RenewTime.Time), 15*time.Second, "nobody else may take it")
+				}
 				require.Empty(t, l.ended)
 				l.advance(time.Minute)
 				err := <-l.ended

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -273,9 +274,14 @@ func (f *controllerFlags) parsePolicy() (err error) {
 		}
 	}
 	if f.agentPods != "" {
-		if f.options.AgentPods, err = labels.Parse(f.agentPods); err != nil {
+		selector, err := labels.Parse(f.agentPods)
+		if err != nil {
 			return fmt.Errorf("--agent-pods: %w", err)
 		}
+		if selector.Empty() {
+			return errors.New("--agent-pods is blank, which would take every Pod for an agent; leave it out if you want no such check")
+		}
+		f.options.AgentPods = selector
 	}
 	return nil
 }
