@@ -26,8 +26,9 @@ $(eval $(names): ; @:)
 endif
 endif
 
-# STEP=0 is no, as STEP= is.
+# STEP=0 is no, as STEP= is. yes-no leaves what is neither to the command.
 on = $(filter-out 0 no false,$(1))
+yes-no = $(if $(filter 1 yes,$(1)),true,$(if $(filter 0 no,$(1)),false,$(1)))
 
 # Ends with a sentence where nothing could be built.
 define has-go
@@ -62,8 +63,8 @@ lesson: ## Play a lesson: make lesson 1. It waits for Enter before each command
 ##  CLUSTER=up, CLUSTER=context:NAME: play it there (YES=1: without asking)
 ##  CLUSTER=kind: play it on containers, with Docker or Podman
 ##  VIEW=1: draw the requests of its programs meanwhile, as a page for your browser
-	@$(workshop) lesson "$(N)" --cluster "$(or $(CLUSTER),embedded)" $(if $(call on,$(VIEW)),--view) \
-		$(if $(STEP),--step=$(if $(call on,$(STEP)),true,false)) $(if $(FROM),--from "$(FROM)") $(if $(call on,$(KEEP)),--keep) $(if $(call on,$(YES)),--yes)
+	@$(workshop) lesson $(or $(names),"$(N)") --cluster "$(or $(CLUSTER),embedded)" $(if $(call on,$(VIEW)),--view) \
+		$(if $(STEP),--step="$(call yes-no,$(STEP))") $(if $(FROM),--from "$(FROM)") $(if $(call on,$(KEEP)),--keep) $(if $(call on,$(YES)),--yes)
 
 # make lesson1
 lesson%:
@@ -105,7 +106,7 @@ reset: ## Stop that cluster, and delete its state
 
 .PHONY: new
 new: ## Write the skeleton of a controller of your own: make new my-controller
-##  DIR=PATH: there, and not beside this directory; MODULE=PATH: the path of its Go module
+##  DIR=PATH: there, and not beside this directory; MODULE=PATH: its module
 	@$(workshop) new $(names) $(if $(names),--dir "$(or $(DIR),../$(firstword $(names)))") $(if $(MODULE),--module "$(MODULE)")
 
 .PHONY: view

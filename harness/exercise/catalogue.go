@@ -117,7 +117,7 @@ func (c *Catalogue) Find(name string) (Exercise, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return Exercise{}, fmt.Errorf("there is no exercise %q; \"workshop exercises list\" lists them", name)
+		return Exercise{}, fmt.Errorf("there is no exercise %q; make exercise list (workshop exercises list) lists them", name)
 	}
 	var names []string
 	for _, e := range found {

@@ -113,7 +113,7 @@ func TestTable(t *testing.T) {
 	q := Question{Name: "sum", Title: "What is a|b?", About: About{Topic: "Bits", Lesson: 3, Result: "either | both", Source: "go src/math/bits.go", Since: "1.9"}}
 	other := Question{Name: "net", Title: "And this?", About: About{Topic: "Nets", Lesson: 4, Result: "yes", Source: "neutron", Needs: "neutron"}}
 	table := Table([]Question{q, other}, "v1.2.3")
-	require.Contains(t, table, "play all of them on Kubernetes v1.2.3, so")
+	require.Contains(t, table, "play them on Kubernetes v1.2.3, so")
 	require.Contains(t, table, "\n## Bits\n\n| question |")
 	require.Contains(t, table, "\n| [What is a\\|b?](../guesses/sum.md) | either \\| both | go `src/math/bits.go` | 1.9 | 3 |\n")
 	require.Contains(t, table, "\n## Nets\n\n")

@@ -27,8 +27,9 @@ type Session struct {
 	Stage func(context.Context) (*Stage, error)
 	// Shell, if set, opens a shell with an environment, and returns when it has ended.
 	Shell func(ctx context.Context, env []string) error
-	// Pause is that of [play.Player].
+	// Pause and Keys are those of [play.Player].
 	Pause func(context.Context) error
+	Keys  string
 	// Room says that several people guess at a time: hands are counted, and each question is asked once.
 	Room bool
 	// Version is that of Kubernetes.
@@ -87,7 +88,7 @@ func (s *Session) end() error {
 
 // one asks a question, and plays it.
 func (s *Session) one(ctx context.Context, q Question) error {
-	player := play.Player{Out: s.Out, Pause: s.Pause}
+	player := play.Player{Out: s.Out, Pause: s.Pause, Keys: s.Keys}
 	asked := fmt.Sprintf("%d of %d questions asked so far", s.askedSoFar(), len(s.Questions))
 	if s.Progress.asked(q.Name) {
 		asked = "once more, because you missed it"
@@ -104,9 +105,6 @@ func (s *Session) one(ctx context.Context, q Question) error {
 	if err != nil || guessed == nil {
 		return err
 	}
-	if err := s.Progress.Add(guessed...); err != nil {
-		return err
-	}
 	stage, err := s.Stage(ctx)
 	if err != nil {
 		return err
@@ -118,7 +116,10 @@ func (s *Session) one(ctx context.Context, q Question) error {
 	if err != nil {
 		return err
 	}
-	err = s.explain(ctx, q, guessed, player, played)
+	// A guess counts once its answer has been seen.
+	if err = s.Progress.Add(guessed...); err == nil {
+		err = s.explain(ctx, q, guessed, player, played)
+	}
 	return errors.Join(err, played.Close(ctx))
 }
 
@@ -135,19 +136,21 @@ func (s *Session) explain(ctx context.Context, q Question, guessed []Attempt, pl
 		verdict = "Now you know."
 	}
 	s.hang("", fmt.Sprintf("%s The answer: %s", verdict, q.RightAnswer()))
-	source := fmt.Sprintf("Kubernetes %s, `%s`. Lesson %d builds on it: `make lesson %d`.", s.Version, q.Source, q.Lesson, q.Lesson)
-	if err := player.Introduce(ctx, &play.Page{Path: q.path, Parts: []play.Part{{Prose: q.Why + "\n\n" + source}}}); err != nil {
+	if err := player.Introduce(ctx, &play.Page{Path: q.path, Parts: []play.Part{{Prose: q.Why}}}); err != nil {
 		return err
 	}
+	s.hang("", fmt.Sprintf("Kubernetes %s: %s. Lesson %d builds on it (make lesson %d).\n", s.Version, q.Source, q.Lesson, q.Lesson))
 	for {
 		prompt := "Enter: next question · q: stop"
 		if s.Shell != nil {
 			prompt = "Enter: next question · s: a shell on this cluster · q: stop"
 		}
 		answer, err := s.Ask(ctx, prompt)
-		switch {
+		switch answer = strings.ToLower(answer); {
 		case err != nil:
 			return err
+		case answer == "":
+			return nil
 		case answer == "q":
 			return errStop
 		case answer == "s" && s.Shell != nil:
@@ -155,7 +158,7 @@ func (s *Session) explain(ctx context.Context, q Question, guessed []Attempt, pl
 				return err
 			}
 		default:
-			return nil
+			fmt.Fprintf(s.Out, "%q is none of these keys.\n", answer)
 		}
 	}
 }
@@ -167,7 +170,7 @@ func (s *Session) guesses(ctx context.Context, q Question) ([]Attempt, error) {
 	case s.Room && q.Number != nil:
 		prompt = "What was called out, in " + q.Number.Unit + " (such as 5 10 10 30"
 	case s.Room:
-		prompt = fmt.Sprintf("Hands up: how many for a, b ... (%d numbers, such as 7 0 12", len(q.Choices))
+		prompt = fmt.Sprintf("Hands up: how many for %s (such as %s", choiceLetters(len(q.Choices)), q.exampleOfHands())
 	case q.Number != nil:
 		prompt = "Your guess, in " + q.Number.Unit + " (a number"
 	}
@@ -180,7 +183,7 @@ func (s *Session) guesses(ctx context.Context, q Question) ([]Attempt, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch answer {
+		switch strings.ToLower(answer) {
 		case "q":
 			return nil, errStop
 		case "n":
@@ -231,7 +234,7 @@ func (q Question) hands(text string, now time.Time) (attempts []Attempt, err err
 		}
 	} else {
 		if len(words) != len(q.Choices) {
-			return nil, fmt.Errorf("type %d numbers, one for each choice, such as 7 0 12", len(q.Choices))
+			return nil, fmt.Errorf("type %d numbers, one for each choice, such as %s", len(q.Choices), q.exampleOfHands())
 		}
 		for i, word := range words {
 			hands, err := strconv.Atoi(word)
@@ -245,6 +248,20 @@ func (q Question) hands(text string, now time.Time) (attempts []Attempt, err err
 		return nil, errors.New("nobody has guessed; type n for another question")
 	}
 	return attempts, nil
+}
+
+// choiceLetters returns the letters of so many choices: "a, b, c".
+func choiceLetters(count int) string {
+	all := make([]string, count)
+	for i := range all {
+		all[i] = letter(i)
+	}
+	return strings.Join(all, ", ")
+}
+
+// exampleOfHands returns what could be typed for the hands of a room.
+func (q Question) exampleOfHands() string {
+	return strings.Join([]string{"7", "0", "12", "3", "1"}[:len(q.Choices)], " ")
 }
 
 func countOf(attempts []Attempt) (count Count) {

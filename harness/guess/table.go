@@ -12,8 +12,8 @@ const TablePath = "docs/what-really-happens.md"
 const tableHead = `# What really happens
 
 What Kubernetes and its libraries do where good engineers guess wrong. Each line is a question of ` + "`make guess`" + `, which
-plays the answer in front of you. Our tests play all of them on Kubernetes %s, so a line that a release makes untrue
-fails them. Guess first: the answers are on this page.
+plays the answer in front of you. Our tests play them on Kubernetes %s, so a line that a release makes untrue fails
+them; "since" is the release that made it so, where we know it. Guess first: the answers are on this page.
 
 This page is generated from [the questions](../guesses/README.md); ` + "`workshop guess table --write`" + ` writes it anew.
 `

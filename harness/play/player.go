@@ -86,7 +86,7 @@ func (p *Player) Introduce(ctx context.Context, page *Page) error {
 	}
 	screen := p.display()
 	for len(page.Parts) > 0 && page.Parts[0].Prose != "" {
-		err := screen.prose(page.Dir(), page.Parts[0].Prose, func() error { return p.pause(ctx, readPrompt) })
+		err := screen.prose(page.Dir(), page.Parts[0].Prose, func() error { return p.pause(ctx, readPrompt, nil) })
 		if err != nil {
 			return err
 		}
@@ -95,12 +95,15 @@ func (p *Player) Introduce(ctx context.Context, page *Page) error {
 	return nil
 }
 
-// pause shows a prompt and waits for the reader.
-func (p *Player) pause(ctx context.Context, prompt string) error {
+// pause shows a prompt and waits for the reader. again, if set, shows what the prompt is about once more.
+func (p *Player) pause(ctx context.Context, prompt string, again func()) error {
 	for p.Pause != nil {
 		p.screen.prompt(prompt + p.Keys)
 		err := p.Pause(ctx)
 		if errors.Is(err, ErrAgain) { // what it has shown stays
+			if again != nil {
+				again()
+			}
 			continue
 		}
 		p.screen.clearPrompt()
@@ -175,7 +178,7 @@ func (p *playback) all(ctx context.Context, result *Result) error {
 		}
 		if part.Prose != "" && i >= p.page.begin {
 			p.sumUpLogs()
-			err := p.screen.prose(p.page.Dir(), part.Prose, func() error { return p.pause(ctx, readPrompt) })
+			err := p.screen.prose(p.page.Dir(), part.Prose, func() error { return p.pause(ctx, readPrompt, nil) })
 			if err != nil {
 				return err
 			}
@@ -184,7 +187,7 @@ func (p *playback) all(ctx context.Context, result *Result) error {
 			p.sumUpLogs()
 			p.screen.command(step)
 			if i >= p.page.begin {
-				if err := p.pause(ctx, runPrompt); err != nil {
+				if err := p.pause(ctx, runPrompt, func() { p.screen.command(step) }); err != nil {
 					return err
 				}
 			}
@@ -202,7 +205,7 @@ func (p *playback) all(ctx context.Context, result *Result) error {
 }
 
 // pause is [Player.pause] without the logs of background commands, which are shown after it.
-func (p *playback) pause(ctx context.Context, prompt string) error {
+func (p *playback) pause(ctx context.Context, prompt string, again func()) error {
 	if p.Pause == nil {
 		return nil
 	}
@@ -210,7 +213,7 @@ func (p *playback) pause(ctx context.Context, prompt string) error {
 		job.hold()
 		defer job.release()
 	}
-	return p.Player.pause(ctx, prompt)
+	return p.Player.pause(ctx, prompt, again)
 }
 
 // sumUpLogs says how many lines of the logs were not shown, and lets the next ones be shown.

@@ -292,7 +292,7 @@ func TestHurryAndAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, result.Commands)
 	const prompt = "Enter: run this · keys\n"
-	require.Equal(t, "$ echo 1\n"+prompt+prompt+"1\n$ echo 2\n"+prompt+"2\n$ echo 3\n3\n", screen)
+	require.Equal(t, "$ echo 1\n"+prompt+"$ echo 1\n"+prompt+"1\n$ echo 2\n"+prompt+"2\n$ echo 3\n3\n", screen)
 }
 
 // While the reader reads, nothing moves; what was logged meanwhile comes after.

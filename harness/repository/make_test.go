@@ -103,14 +103,16 @@ func TestMakeUnderstands(t *testing.T) {
 	require.NoError(t, err)
 	testinput.Declare(filepath.Join(root, "Makefile"))
 	for typed, want := range map[string]string{
-		"lesson 1":                   `bootstrap harness lesson "1" --cluster "embedded"`,
+		"lesson 1":                   `bootstrap harness lesson 1 --cluster "embedded"`,
+		"lesson 1 2":                 `bootstrap harness lesson 1 2 --cluster`,
 		"lesson1":                    `make lesson N=1`,
 		"lesson N=1":                 `bootstrap harness lesson "1" --cluster "embedded"`,
-		"lesson 5 STEP=1":            `--step=true`,
-		"lesson 5 STEP=0":            `--step=false`,
+		"lesson 5 STEP=1":            `--step="true"`,
+		"lesson 5 STEP=0":            `--step="false"`,
+		"lesson 5 STEP=maybe":        `--step="maybe"`,
 		"lesson 5 FROM=A_stale":      `--from "A_stale"`,
 		"lesson 5 KEEP=1":            `--keep`,
-		"lesson 5 CLUSTER=up YES=1":  `lesson "5" --cluster "up"`,
+		"lesson 5 CLUSTER=up YES=1":  `lesson 5 --cluster "up"`,
 		"lesson 5 VIEW=1":            `--view`,
 		"exercise":                   `bootstrap harness exercises`,
 		"exercises":                  `bootstrap harness exercises`,

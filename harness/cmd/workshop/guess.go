@@ -53,7 +53,7 @@ answer in front of you. What you have guessed wrong comes back later. NAMEs are 
 func chooseQuestions(all []guess.Question, names []string, f guessFlags) ([]guess.Question, error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(q guess.Question) bool { return q.Name == name }) {
-			return nil, fmt.Errorf("there is no question %q; \"workshop guess list\" lists them", name)
+			return nil, fmt.Errorf("there is no question %q; make guess list (workshop guess list) lists them", name)
 		}
 	}
 	var chosen []guess.Question
@@ -66,7 +66,7 @@ func chooseQuestions(all []guess.Question, names []string, f guessFlags) ([]gues
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, errors.New("there is no such question; \"workshop guess list\" lists all, with their lessons and topics")
+		return nil, errors.New("there is no such question; make guess list (workshop guess list) lists all, with their lessons and topics")
 	}
 	return chosen, nil
 }
@@ -88,6 +88,9 @@ func playGuesses(ctx context.Context, names []string, f guessFlags) (err error) 
 	if err != nil {
 		return err
 	}
+	if f.keep && cluster.IsUp(upDir(root)) { // before somebody has guessed for nothing
+		return fmt.Errorf("%w; stop it first (make down), or leave out KEEP=1", cluster.ErrAlreadyUp)
+	}
 	backstage := startBackstage(ctx, root, f.keep)
 	defer func() { err = errors.Join(err, backstage.end(err)) }()
 	keys := newKeyboard()
@@ -101,7 +104,7 @@ func playGuesses(ctx context.Context, names []string, f guessFlags) (err error) 
 		},
 	}
 	if f.step || f.room {
-		session.Pause = keys.pause
+		session.Pause, session.Keys = keys.pause, " · a: run the rest · q: stop"
 	}
 	if isTerminal() {
 		session.Shell = func(ctx context.Context, env []string) error {
@@ -116,7 +119,7 @@ func playGuesses(ctx context.Context, names []string, f guessFlags) (err error) 
 		return err
 	}
 	if f.room {
-		fmt.Println("\nThe room's tally:  workshop guess tally")
+		fmt.Println("\nThe room's tally:  make guess tally")
 	}
 	if f.keep {
 		fmt.Println("\nThe cluster is still up. To use it from this terminal:  eval \"$(make -s env)\"   To stop it:  make down")
@@ -183,10 +186,12 @@ func (b *backstage) prepare(ctx context.Context) (err error) {
 
 // stage waits until all is prepared.
 func (b *backstage) stage(ctx context.Context) (*guess.Stage, error) {
-	b.progress.isAwaited.Store(true)
 	select {
 	case <-b.ready:
-	default:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(5 * time.Second):
+		b.progress.isAwaited.Store(true)
 		fmt.Fprintln(os.Stderr, "not ready yet; the first time, the control plane and the programs are compiled, which takes some minutes")
 		select {
 		case <-b.ready:

@@ -49,7 +49,9 @@ func (k *keyboard) pause(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	switch {
+	switch answer = strings.ToLower(answer); {
+	case answer == "":
+		return nil
 	case answer == "q":
 		return play.ErrQuit
 	case answer == "a":
@@ -60,7 +62,8 @@ func (k *keyboard) pause(ctx context.Context) error {
 		}
 		return play.ErrAgain
 	}
-	return nil
+	fmt.Printf("%q is none of these keys.\n", answer)
+	return play.ErrAgain
 }
 
 // forgetTyped drops what was typed on a terminal and has not been read.

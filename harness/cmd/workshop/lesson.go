@@ -420,11 +420,11 @@ func whatNext(root string, l lesson.Lesson, f lessonFlags, c *cluster.Cluster) s
 	if f.keep {
 		return "The cluster is still up. To use it from this terminal:  eval \"$(make -s env)\"   To stop it:  make down"
 	}
-	next := fmt.Sprintf("Next: read %s/controller.go%s", l.Name(), exercisesOf(root, l.Number))
+	next := fmt.Sprintf("Next:\n  read %s/controller.go, change it, and play the lesson again\n", l.Name()) + exercisesOf(root, l.Number)
 	if following, err := lesson.Find(root, fmt.Sprint(l.Number+1)); err == nil {
-		return fmt.Sprintf("%s, then  make lesson %d", next, following.Number)
+		next += fmt.Sprintf("  make lesson %d\n", following.Number)
 	}
-	return next + "; change it, and play the lesson again."
+	return strings.TrimSuffix(next, "\n")
 }
 
 // exercisesOf says which exercises belong to a lesson; nothing if none do.
@@ -442,5 +442,5 @@ func exercisesOf(root string, number int) string {
 	if first == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", do its exercises, %d to %d (make exercise %d)", first, last, first)
+	return fmt.Sprintf("  make exercise %-6d its exercises are %d to %d\n", first, first, last)
 }
