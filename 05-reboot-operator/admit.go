@@ -75,7 +75,9 @@ func (c *Controller) decide(state policy.State, admit func(*corev1.Node)) (again
 			any = true
 		case d.Reason == policy.Blocked || d.Reason == policy.NoAgent: // the other reasons concern all Nodes, or another controller: see "kubectl reboot why"
 			key := string(d.Reason) + d.Node.Annotations[protocol.LastAttemptAnnotation] // once for each attempt
-			c.tell(d.Node, corev1.EventTypeWarning, "RebootRefused", "Admit", key, "Not rebooting now: %s", d.Message)
+			// With the same action, client-go would count the second reason as a repetition of the first, whose note it keeps.
+			action := map[policy.Reason]string{policy.Blocked: "Admit", policy.NoAgent: "FindAgent"}[d.Reason]
+			c.tell(d.Node, corev1.EventTypeWarning, "RebootRefused", action, key, "Not rebooting now: %s", d.Message)
 		}
 		if wait := d.Again.Sub(state.Now); !d.Again.IsZero() && (again == 0 || wait < again) {
 			again = max(wait, time.Second)

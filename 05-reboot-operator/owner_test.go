@@ -222,6 +222,36 @@ func TestANodeWithoutAnAgent(t *testing.T) {
 	})
 }
 
+// A Node that first has no agent, and is then blocked by a Pod, is told both: each reason once for each attempt.
+func TestASecondReason(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		selector, err := labels.Parse("app=agent")
+		require.NoError(t, err)
+		w.options.AgentPods, w.options.AgentNamespace = selector, namespace
+		blocking, err := labels.Parse("app=migration")
+		require.NoError(t, err)
+		w.options.BlockingPods = []labels.Selector{blocking}
+		w.create(appsv1.SchemeGroupVersion.WithResource("daemonsets"), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}})
+		w.addMachines(1)
+		w.startController(0)
+		w.request("node-00")
+		advance(10 * time.Minute)
+		const noAgent = "Not rebooting now: no agent is running on it, so nobody would reboot it after the drain"
+		require.Equal(t, []string{noAgent}, w.told("node-00", "RebootRefused"))
+		w.addPod("migration", "node-00")
+		advance(time.Second) // until the controller has seen it
+		agent := nodetest.NewPod("agent", "node-00")
+		agent.Namespace = namespace
+		agent.OwnerReferences[0].Kind = "DaemonSet"
+		w.create(podResource, agent)
+		advance(10 * time.Minute)
+		require.Equal(t, []string{noAgent, "Not rebooting now: Pod shop/migration blocks it"}, w.told("node-00", "RebootRefused"))
+		w.removePod("migration", "migration@node-00")
+		advance(5 * time.Minute)
+		w.requireDone(1, "node-00")
+	})
+}
+
 // After a reboot, the Node keeps its slot for a while; whoever controls then.
 func TestPauseAfterReboot(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

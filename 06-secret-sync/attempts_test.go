@@ -72,3 +72,25 @@ func TestAnEditorThatDoesNotGiveUp(t *testing.T) {
 		w.requireCopies("db", "ns-00")
 	})
 }
+
+// What was undone long ago does not count: a copy that somebody edits now and then is repaired at once, each time, and nothing is
+// called contested.
+func TestAnEditNowAndThen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(1)
+		w.share("db")
+		w.startController(0)
+		advance(time.Minute)
+		w.written()
+		for i := range 12 {
+			for range 2 { // somebody tries again at once
+				w.edit("ns-00", "db", with("password", "edited"))
+				advance(time.Second)
+				require.Len(t, w.written(), 1, "edit %d", i)
+				w.requireCopies("db", "ns-00")
+			}
+			advance(time.Hour)
+		}
+		require.Empty(t, w.told())
+	})
+}

@@ -97,8 +97,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config.Wrap(f.fence.wrap)
-	client, metadataClient, err := clients(config)
+	client, metadataClient, err := clients(config, &f.fence)
 	if err != nil {
 		return err
 	}
@@ -121,10 +120,12 @@ func (f *controllerFlags) run(ctx context.Context) error {
 }
 
 // clients returns the clients for a cluster. They have no rate limit and send no write again: the controller has its own limit
-// and its own backoff. Secrets are encoded in protobuf, which is cheaper than JSON for both sides.
-func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, error) {
+// and its own backoff. They write only while the fence lets them. Secrets are encoded in protobuf, which is cheaper than JSON for
+// both sides.
+func clients(config *rest.Config, f *fence) (kubernetes.Interface, metadata.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
+	config.Wrap(f.wrap)
 	config.Wrap(writeOnce)
 	// By default, client-go logs the warnings that come with an answer. They are texts of somebody's policies and webhooks, which
 	// may quote the Secret.
@@ -183,7 +184,7 @@ func (f *controllerFlags) lead(ctx context.Context, client kubernetes.Interface,
 	// Controllers with different source namespaces do not wait for each other.
 	name := "secretsync-" + f.sourceNamespace
 	renewDeadline := f.leaseDuration * 2 / 3
-	f.fence.until.Store(&time.Time{})
+	f.fence.hold(time.Time{})
 	lock := &lease{fence: &f.fence, valid: renewDeadline, Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: f.leaseNamespace, Name: name},
 		Client:     client.CoordinationV1(),

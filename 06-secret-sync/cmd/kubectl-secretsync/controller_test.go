@@ -79,7 +79,7 @@ func startCandidate(t *testing.T, leases kubernetes.Interface, answer func()) *c
 	require.NoError(t, err)
 	go func() {
 		defer close(c.ended)
-		c.err = f.lead(ctx, leases, c.controller)
+		c.err = f.lead(ctx, honest{leases}, c.controller)
 	}()
 	return c
 }
@@ -122,6 +122,9 @@ func TestTheLeaseOutlivesTheLastWrite(t *testing.T) {
 		first.stop()
 		time.Sleep(time.Minute)
 		assert.Equal(t, leader, holder(t, leases), "its write has not ended")
+		renewed, err := leases.CoordinationV1().Leases("shared").Get(t.Context(), "secretsync-shared", metav1.GetOptions{})
+		assert.NoError(t, err)
+		assert.Less(t, time.Since(renewed.Spec.RenewTime.Time), 15*time.Second, "nobody else may take it")
 		assert.False(t, second.created())
 		close(answer)
 		assert.NoError(t, first.wait())
@@ -273,7 +276,7 @@ func TestControllerFlags(t *testing.T) {
 
 // The controller has its own limit of writes; those of client-go are 5 requests per second.
 func TestTheClientHasNoRateLimit(t *testing.T) {
-	client, _, err := clients(&rest.Config{Host: "http://127.0.0.1:1"})
+	client, _, err := clients(&rest.Config{Host: "http://127.0.0.1:1"}, &fence{})
 	require.NoError(t, err)
 	require.Nil(t, client.CoreV1().RESTClient().GetRateLimiter())
 }
@@ -437,7 +440,7 @@ func TestWarningsAreNotLogged(t *testing.T) {
 		_, _ = io.WriteString(w, `{"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "db"}}`)
 	}))
 	defer server.Close()
-	client, metadataClient, err := clients(&rest.Config{Host: server.URL})
+	client, metadataClient, err := clients(&rest.Config{Host: server.URL}, &fence{})
 	require.NoError(t, err)
 	log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx := klog.NewContext(t.Context(), log)

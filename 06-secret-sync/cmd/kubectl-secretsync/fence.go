@@ -14,7 +14,19 @@ import (
 //
 // No check in a client is complete: the machine may hang after it. The time in which that can happen is short.
 type fence struct {
-	until atomic.Pointer[time.Time] // the Lease is held until then; nil if there is no Lease
+	until atomic.Pointer[clocks] // the Lease is held until then; nil if there is no Lease
+}
+
+// clocks is a moment by both clocks. The monotonic one stands still while a machine is suspended, and the wall clock may be set back.
+type clocks struct{ monotonic, wall time.Time }
+
+// hold says until when the Lease is held; the zero time if it is not.
+func (f *fence) hold(until time.Time) { f.until.Store(&clocks{until, until.Round(0)}) }
+
+// holds reports whether the Lease is certainly held at a moment, or there is none.
+func (f *fence) holds(now time.Time) bool {
+	until := f.until.Load()
+	return until == nil || now.Before(until.monotonic) && now.Round(0).Before(until.wall)
 }
 
 var errFenced = errors.New("the Lease may be another controller's by now")
@@ -29,10 +41,8 @@ type fenced struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (t fenced) RoundTrip(r *http.Request) (*http.Response, error) {
-	until, now := t.fence.until.Load(), time.Now()
 	isLease := strings.Contains(r.URL.Path, "/apis/coordination.k8s.io/")
-	// The monotonic clock stands still while a machine is suspended, and the wall clock may be set back.
-	if until == nil || r.Method == http.MethodGet || isLease || now.Before(*until) && now.Round(0).Before(until.Round(0)) {
+	if r.Method == http.MethodGet || isLease || t.fence.holds(time.Now()) {
 		return t.next.RoundTrip(r)
 	}
 	if r.Body != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -9,7 +10,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // requests counts the requests that reach the API server.
@@ -41,7 +48,7 @@ func TestALeaderThatHungWritesNothing(t *testing.T) {
 		const copies, leases = "/api/v1/namespaces/team-a/secrets/db", "/apis/coordination.k8s.io/v1/namespaces/shared/leases/secretsync-shared"
 		require.NoError(t, send("PUT", copies), "without a Lease there is nobody else")
 
-		ours.fence.until.Store(&time.Time{})
+		ours.fence.hold(time.Time{})
 		require.ErrorIs(t, send("PUT", copies), errFenced, "it does not lead yet")
 		require.NoError(t, ours.Create(t.Context(), record("ours")))
 		require.NoError(t, send("PUT", copies))
@@ -89,6 +96,63 @@ func TestALeaderThatReadsAnotherHolderWritesNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, writes(), errFenced)
 	})
+}
+
+// While a machine is suspended, the monotonic clock stands still. And somebody may set the wall clock back. What either clock says
+// is over, is over.
+func TestTheFenceLooksAtBothClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f fence
+		f.hold(time.Now().Add(10 * time.Second))
+		require.True(t, f.holds(time.Now()))
+		f.until.Load().wall = time.Now().Add(-time.Hour).Round(0) // as if the wall clock had gone on for an hour
+		require.False(t, f.holds(time.Now()))
+
+		f.hold(time.Now().Add(10 * time.Second))
+		f.until.Load().wall = time.Now().Add(time.Hour).Round(0) // as if it had been set back by an hour
+		require.True(t, f.holds(time.Now()))
+		time.Sleep(10 * time.Second)
+		require.False(t, f.holds(time.Now()))
+	})
+}
+
+// An answer to a renewal that comes late does not prolong the Lease: the API server may have written it long before.
+func TestALateAnswerProlongsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		ours := testLease(client, "ours")
+		late := func(clienttesting.Action) (bool, runtime.Object, error) {
+			client.Unlock() // virtual time does not advance while somebody waits for a lock
+			time.Sleep(6 * time.Second)
+			client.Lock()
+			return false, nil, nil
+		}
+		client.PrependReactor("create", "leases", late)
+		client.PrependReactor("update", "leases", late)
+		for _, write := range []func(context.Context, resourcelock.LeaderElectionRecord) error{ours.Create, ours.Update, ours.Update} {
+			require.NoError(t, write(t.Context(), record("ours")))
+			time.Sleep(4*time.Second - time.Millisecond) // until ten seconds after the request
+			require.True(t, ours.fence.holds(time.Now()))
+			time.Sleep(time.Millisecond)
+			require.False(t, ours.fence.holds(time.Now()))
+		}
+	})
+}
+
+// The clients that the controller writes with, and no others, have the fence.
+func TestTheClientsAreFenced(t *testing.T) {
+	var reached requests
+	var f fence
+	client, metadataClient, err := clients(&rest.Config{Host: "https://cluster", Transport: &reached}, &f)
+	require.NoError(t, err)
+	f.hold(time.Time{})
+	_, err = client.CoreV1().Secrets("team-a").Create(t.Context(), &corev1.Secret{}, metav1.CreateOptions{})
+	require.ErrorIs(t, err, errFenced)
+	err = client.CoreV1().Secrets("team-a").Delete(t.Context(), "db", metav1.DeleteOptions{})
+	require.ErrorIs(t, err, errFenced)
+	err = metadataClient.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace("team-a").Delete(t.Context(), "db", metav1.DeleteOptions{})
+	require.ErrorIs(t, err, errFenced)
+	require.Zero(t, reached)
 }
 
 // closing is a body that knows whether it was closed.

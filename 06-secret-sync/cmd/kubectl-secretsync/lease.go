@@ -45,7 +45,7 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != l.Identity() {
-		l.fence.until.Store(&time.Time{})
+		l.fence.hold(time.Time{})
 		l.lost = l.acquired
 	}
 	return record, raw, err
@@ -55,8 +55,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 func (l *lease) written(begin time.Time, err error) error {
 	if err == nil {
 		l.acquired = true
-		until := begin.Add(l.valid)
-		l.fence.until.Store(&until)
+		l.fence.hold(begin.Add(l.valid))
 	}
 	return err
 }

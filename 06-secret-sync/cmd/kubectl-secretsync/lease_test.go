@@ -64,7 +64,7 @@ func TestALostLeaseIsNotTakenBack(t *testing.T) {
 	require.ErrorIs(t, first.Update(t.Context(), record("first")), errLost)
 	require.ErrorIs(t, first.Create(t.Context(), record("first")), errLost)
 	require.Empty(t, holder(t, client))
-	require.Zero(t, *first.fence.until.Load(), "its writes are refused")
+	require.False(t, first.fence.holds(time.Now()), "its writes are refused")
 }
 
 // A renewal that is written while the Lease is released does not keep it.

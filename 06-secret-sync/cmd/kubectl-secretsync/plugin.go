@@ -25,7 +25,7 @@ func connect(loader clientcmd.ClientConfig) (kubernetes.Interface, metadata.Inte
 	if err != nil {
 		return nil, nil, err
 	}
-	return clients(config)
+	return clients(config, &fence{})
 }
 
 // plugin is what the commands for users share.

@@ -53,7 +53,7 @@ func TestAWriteIsNotRepeatedByTheClient(t *testing.T) {
 		for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 			synctest.Test(t, func(t *testing.T) {
 				server := &busy{code: code}
-				client, _, err := clients(&rest.Config{Host: "http://busy", Transport: server})
+				client, _, err := clients(&rest.Config{Host: "http://busy", Transport: server}, &fence{})
 				require.NoError(t, err)
 				err = send(t.Context(), client.CoreV1().Secrets("team-a"))
 				if verb == http.MethodGet {
