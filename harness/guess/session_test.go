@@ -113,6 +113,23 @@ func TestSession(t *testing.T) {
 	require.Equal(t, s.Progress.Attempts, saved.Attempts)
 }
 
+// The namespace of a question goes also if the session was interrupted.
+func TestCloseAfterAnInterrupt(t *testing.T) {
+	s, _ := session(t)
+	stage, err := s.Stage(t.Context())
+	require.NoError(t, err)
+	played, err := stage.Play(t.Context(), s.Questions[0], play.Player{Out: io.Discard})
+	require.NoError(t, err)
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	require.NoError(t, played.Close(interrupted))
+	client, err := stage.Cluster.Client()
+	require.NoError(t, err)
+	namespace, err := client.CoreV1().Namespaces().Get(t.Context(), played.Namespace, metav1.GetOptions{})
+	require.True(t, err != nil || namespace.DeletionTimestamp != nil)
+	require.NoError(t, played.Close(t.Context()), "it is gone, or going")
+}
+
 // Before somebody has guessed, nothing on the screen gives the answer away.
 func TestAnswersAreHidden(t *testing.T) {
 	s, screen := session(t, "n", "n", "n")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"strings"
 	"testing"
 	"time"
 
@@ -410,6 +411,31 @@ func TestAnErrorThatLasts(t *testing.T) {
 	}
 	require.ErrorContains(t, s.Err(), "the watch of pods failed: ")
 	require.ErrorContains(t, s.Err(), "on purpose")
+}
+
+// A watch that works says nothing about another one.
+func TestAWatchThatWorksDoesNotExcuseAnother(t *testing.T) {
+	w := newWorld(t)
+	s := w.watch("pods", "configmaps")
+	w.askedFor("watch pods from 10", 1)
+	w.askedFor("watch configmaps from 10", 1)
+	w.refuses(func(r *http.Request) int {
+		if strings.Contains(r.URL.Path, "/pods") {
+			return http.StatusInternalServerError
+		}
+		return 0
+	})
+	w.cutWatches()
+	require.Eventually(t, func() bool { return !s.FailingSince("pods").IsZero() }, hangs, time.Millisecond)
+	since := s.FailingSince("pods")
+	for n := 3; n <= 4; n++ {
+		w.askedFor("watch configmaps from 10", n-1)
+		w.cutWatches()
+		w.askedFor("watch configmaps from 10", n)
+		require.Eventually(t, func() bool { return s.FailingSince("configmaps").IsZero() }, hangs, time.Millisecond)
+		w.askedFor("watch pods from 10", n)
+		require.Equal(t, since, s.FailingSince("pods"))
+	}
 }
 
 // Two errors are not one that lasts.

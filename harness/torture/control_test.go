@@ -37,8 +37,11 @@ func TestConfirmedBesideControls(t *testing.T) {
 		"once more, and no controls":      {failed: 1, confirmed: true, text: "in 2 of 2 runs"},
 		"always, and always without it":   {failed: 8, alone: 24, controls: 24, text: "Not counted, as it comes without the fault, too: change lost"},
 		"as often without it":             {failed: 2, passed: 6, alone: 6, controls: 24, text: "failed like this in 3 of 9 runs; without its fault, 6 of 24 runs did"},
-		"often, and rarely without it":    {failed: 7, passed: 1, alone: 1, controls: 24, confirmed: true},
-		"something else without it":       {failed: 8, controls: 24, others: 24, confirmed: true},
+		// With the first run, by which the plan was chosen, it would be 4 of 9, and significant.
+		"a bit more often with it":     {failed: 3, passed: 5, alone: 2, controls: 24, text: "failed like this in 4 of 9 runs; without its fault, 2 of 24 runs did"},
+		"clearly more often with it":   {failed: 4, passed: 4, alone: 2, controls: 24, confirmed: true},
+		"often, and rarely without it": {failed: 7, passed: 1, alone: 1, controls: 24, confirmed: true},
+		"something else without it":    {failed: 8, controls: 24, others: 24, confirmed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Report{Outcomes: failed(Lost, "a")}

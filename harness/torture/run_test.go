@@ -221,6 +221,9 @@ func TestOwedWrites(t *testing.T) {
 	refused := with(deletion, func(q *history.Request) { q.Status = 429 })
 	lost := with(deletion, func(q *history.Request) { q.Status, q.Error = 0, "broken off" })
 	notCreated := with(creation, func(q *history.Request) { q.Status, q.Name = 500, "" })
+	patched := func(status int, subresource string) history.Request {
+		return history.Request{Verb: "patch", Resource: "pods", Subresource: subresource, Namespace: "shop", Name: "a", Status: status}
+	}
 	read := with(deletion, func(q *history.Request) { q.Verb, q.Status = "get", 500 })
 	for name, c := range map[string]struct {
 		requests []history.Request
@@ -235,6 +238,12 @@ func TestOwedWrites(t *testing.T) {
 		"it was done, and then refused":    {[]history.Request{deletion, refused}, deletion, true},
 		"another object":                   {[]history.Request{refused}, with(deletion, func(q *history.Request) { q.Name = "z" }), false},
 		"another verb":                     {[]history.Request{refused}, with(deletion, func(q *history.Request) { q.Verb = "patch" }), false},
+		"its status, later":                {[]history.Request{patched(500, ""), patched(200, "status")}, patched(200, ""), true},
+		"the object, after its status":     {[]history.Request{patched(500, "status"), patched(200, "")}, patched(200, "status"), true},
+		"the same subresource":             {[]history.Request{patched(500, "status"), patched(200, "status")}, patched(200, "status"), false},
+		"the same name in another group":   {[]history.Request{refused}, with(deletion, func(q *history.Request) { q.Group = "metrics.k8s.io" }), false},
+		"the same name elsewhere":          {[]history.Request{refused}, with(deletion, func(q *history.Request) { q.Namespace = "other" }), false},
+		"another resource of that name":    {[]history.Request{refused}, with(deletion, func(q *history.Request) { q.Resource = "services" }), false},
 		"a read":                           {[]history.Request{read}, with(read, func(q *history.Request) { q.Status = 200 }), false},
 		"a create has no name until then":  {[]history.Request{notCreated}, creation, true},
 		"a create of another object later": {[]history.Request{notCreated, creation}, creation, false},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -143,10 +144,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The number of workers limits the load, and the API server's priority and fairness protects the API server.
-	config.QPS = -1
-	config.Wrap(drain.EvictOnce)
-	client, err := kubernetes.NewForConfig(config)
+	client, err := newClient(config)
 	if err != nil {
 		return err
 	}
@@ -167,6 +165,15 @@ func (f *controllerFlags) run(ctx context.Context) error {
 		}
 		return f.lead(ctx, client, work)
 	})
+}
+
+// newClient returns the controller's client. It has no rate limit: the number of workers limits the load, and the API server's
+// priority and fairness protects the API server. And it sends an eviction once: the drain has its own backoff.
+func newClient(config *rest.Config) (kubernetes.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.Wrap(drain.EvictOnce)
+	return kubernetes.NewForConfig(config)
 }
 
 // publishAndRun writes the limits of this controller where "kubectl reboot" finds them, and runs it. That is one request, and

@@ -13,9 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -55,6 +58,25 @@ func TestSIGTERMIsNoFailure(t *testing.T) {
 			require.NoError(t, program.Wait(), "%s", &log)
 		})
 	}
+}
+
+// busy is an API server that asks to try again in a second.
+type busy int
+
+func (b *busy) RoundTrip(*http.Request) (*http.Response, error) {
+	*b++
+	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1"}}, Body: http.NoBody}, nil
+}
+
+// The controller's client sends an eviction once, and has no rate limit.
+func TestTheClient(t *testing.T) {
+	var asked busy
+	client, err := newClient(&rest.Config{Host: "http://busy", Transport: &asked})
+	require.NoError(t, err)
+	err = client.PolicyV1().Evictions("shop").Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	require.True(t, apierrors.IsTooManyRequests(err), "%v", err)
+	require.EqualValues(t, 1, asked)
+	require.Nil(t, client.CoreV1().RESTClient().GetRateLimiter())
 }
 
 // An image without a system has no time zones, so the program brings them.

@@ -129,6 +129,17 @@ var scenes = map[string]struct {
 		w.Say("so far, so good")
 		w.Failf("%d Pods are left.", 3)
 	}, "3 Pods are left.", "so far, so good", nil},
+	"happens at the last moment": {func(w *check.World) {
+		end := time.Now().Add(time.Minute)
+		w.Never(time.Minute, func() bool { return !time.Now().Before(end) }, "it happened")
+	}, "it happened", "", nil},
+	"has happened already": {func(w *check.World) {
+		w.Never(0, func() bool { return true }, "it has happened")
+	}, "it has happened", "", nil},
+	"happens too late to be seen": {func(w *check.World) {
+		end := time.Now().Add(time.Minute)
+		w.Never(time.Minute, func() bool { return time.Now().After(end) }, "it happened")
+	}, "", "", nil},
 	"never waits": {func(w *check.World) {
 		w.Start(func(ctx context.Context, client kubernetes.Interface) error {
 			for {
