@@ -73,7 +73,10 @@ func (p *progress) finished(o Outcome) {
 	p.printed = time.Now()
 	text := fmt.Sprintf("torture: %d of %d plans done, %d failed", p.done, p.total, p.failed)
 	// Plans begin at the same time, so the first to end say nothing of how long the others take.
-	if p.done >= 2*p.parallel && p.done < p.total {
+	switch {
+	case p.done < p.total && p.budget.left() <= 0:
+		text += "; the budget is over, and what has begun is finished"
+	case p.done >= 2*p.parallel && p.done < p.total:
 		left := time.Duration(float64(time.Since(p.begin)) / float64(p.done) * float64(p.total-p.done))
 		left = max(0, min(left, p.budget.left()))
 		text += fmt.Sprintf(", about %s left", left.Round(time.Second))

@@ -661,6 +661,12 @@ func TestProgress(t *testing.T) {
 		require.Equal(t, "torture: watch cut: change lost: it is gone", lines[1])
 		require.Equal(t, "torture: 4 of 5 plans done, 1 failed, about 0s left", lines[2])
 		require.Equal(t, "torture: 5 of 5 plans done, 1 failed", lines[3])
+
+		out.Reset()
+		p = &progress{out: &out, total: 5, parallel: 2, begin: time.Now(), budget: newBudget(time.Minute)}
+		time.Sleep(time.Minute)
+		p.finished(passed)
+		require.Equal(t, "torture: 1 of 5 plans done, 0 failed; the budget is over, and what has begun is finished\n", out.String())
 	})
 }
 

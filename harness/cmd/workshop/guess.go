@@ -49,6 +49,15 @@ answer in front of you. What you have guessed wrong comes back later. NAMEs are 
 	return cmd
 }
 
+// readQuestions returns the root of the repository, and its questions.
+func readQuestions(ctx context.Context) (root string, all []guess.Question, err error) {
+	if root, err = cluster.Root(ctx); err != nil {
+		return "", nil, err
+	}
+	all, err = guess.All(root)
+	return root, all, err
+}
+
 // chooseQuestions returns the questions that were asked for, and that can be played here.
 func chooseQuestions(all []guess.Question, names []string, f guessFlags) ([]guess.Question, error) {
 	for _, name := range names {
@@ -72,11 +81,7 @@ func chooseQuestions(all []guess.Question, names []string, f guessFlags) ([]gues
 }
 
 func playGuesses(ctx context.Context, names []string, f guessFlags) (err error) {
-	root, err := cluster.Root(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := guess.All(root)
+	root, all, err := readQuestions(ctx)
 	if err != nil {
 		return err
 	}
@@ -232,11 +237,7 @@ func guessCheckCommand() *cobra.Command {
 		Short: "Play questions without asking them, and exit with status 1 if one's answer is no longer true",
 		RunE: func(cmd *cobra.Command, names []string) (err error) {
 			ctx := cmd.Context()
-			root, err := cluster.Root(ctx)
-			if err != nil {
-				return err
-			}
-			all, err := guess.All(root)
+			root, all, err := readQuestions(ctx)
 			if err != nil {
 				return err
 			}
@@ -293,11 +294,7 @@ func guessListCommand() *cobra.Command {
 		Short: "List the questions, and which ones you have guessed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			root, err := cluster.Root(cmd.Context())
-			if err != nil {
-				return err
-			}
-			all, err := guess.All(root)
+			root, all, err := readQuestions(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -318,11 +315,7 @@ func guessTallyCommand() *cobra.Command {
 Without FILEs, that is what was typed with --room. FILEs are the files guesses/my/progress.yaml of people who have
 guessed on machines of their own.`,
 		RunE: func(cmd *cobra.Command, files []string) error {
-			root, err := cluster.Root(cmd.Context())
-			if err != nil {
-				return err
-			}
-			questions, err := guess.All(root)
+			root, questions, err := readQuestions(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -357,11 +350,7 @@ func guessTableCommand() *cobra.Command {
 		Short: "Print the table of all answers",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			root, err := cluster.Root(cmd.Context())
-			if err != nil {
-				return err
-			}
-			all, err := guess.All(root)
+			root, all, err := readQuestions(cmd.Context())
 			if err != nil {
 				return err
 			}
