@@ -125,11 +125,11 @@ func TestExercisesForAuthors(t *testing.T) {
 func TestExercisesWrongInput(t *testing.T) {
 	r := newExercises(t)
 	for want, args := range map[string][]string{
-		`there is no exercise "multiply"`:                  {"check", "multiply"},
-		`"0" may be any of 01-add, 02-more`:                {"hint", "0"},
-		"accepts 1 arg(s), received 0":                     {"reset"},
-		`unknown command "chekc" for "workshop exercises"`: {"chekc"},
-		"unknown flag: --yaml":                             {"list", "--yaml"},
+		`there is no exercise "multiply"`:   {"check", "multiply"},
+		`"0" may be any of 01-add, 02-more`: {"hint", "0"},
+		"accepts 1 arg(s), received 0":      {"reset"},
+		`there is no exercise "chekc"`:      {"chekc"},
+		"unknown flag: --yaml":              {"list", "--yaml"},
 	} {
 		require.Contains(t, r.exercises(1, args...), want)
 	}

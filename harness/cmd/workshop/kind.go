@@ -34,9 +34,6 @@ func (o *opened) openKind(ctx context.Context, root string, l lesson.Lesson, mac
 	}
 	options := kindOptions(root)
 	if machines > 0 {
-		if keep {
-			return fmt.Errorf("lesson %d needs simulated machines, which end with the lesson, so its kind cluster cannot be kept; leave out KEEP=1", l.Number)
-		}
 		// Not the cluster of other lessons, because this one loses its Nodes.
 		options.Name = cmp.Or(os.Getenv(kind.NameVariable), kind.DefaultName) + "-machines"
 	}

@@ -95,6 +95,9 @@ func playLesson(ctx context.Context, number string, f lessonFlags) (err error) {
 			return err
 		}
 	}
+	if f.cluster == "kind" && f.keep && page.Nodes > 0 {
+		return fmt.Errorf("lesson %d needs simulated machines, which end with the lesson, so its kind cluster cannot be kept; leave out KEEP=1", l.Number)
+	}
 	if err := checkCluster(ctx, root, f.cluster); err != nil {
 		return err
 	}

@@ -316,7 +316,7 @@ func TestLessonInATerminal(t *testing.T) {
 	tt.press(ctrlC)
 	tt.sees("^C\n01-mini $")
 	tt.press("exit 4\r")
-	tt.sees("exit\n" + strings.TrimPrefix(prompt, "\n"))
+	tt.sees("exit\n$ echo two" + prompt)
 	tt.press("a\r")
 	tt.sees("\ntwo\n$ echo three\nthree\n", "Lesson 1 is over: 3 commands")
 	require.Zero(t, tt.requireRestored())

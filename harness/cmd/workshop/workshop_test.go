@@ -22,7 +22,6 @@ import (
 	"example.com/controllers/harness/apiproxy"
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/guard"
-	"example.com/controllers/harness/testinput"
 )
 
 // TestMain makes the test binary the program under test if WORKSHOP_TEST_MAIN is set.
@@ -578,21 +577,6 @@ func TestKeep(t *testing.T) {
 	out, status = r.workshop("", "lesson", "1", "--keep")
 	require.Equal(t, 1, status, "%s", out)
 	require.Contains(t, out, "lesson 1 needs 9 simulated nodes, and the cluster of make up has 3, as before; delete its state with make reset, and play the lesson again")
-}
-
-// What "make" prints fits a terminal, and lists every target that has help.
-func TestMakeHelp(t *testing.T) {
-	root, err := cluster.Root(t.Context())
-	require.NoError(t, err)
-	testinput.Declare(filepath.Join(root, "Makefile"))
-	out, err := exec.Command("make", "-s", "-C", root, "help").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	for _, target := range []string{"lesson", "up", "env", "torture", "clean"} {
-		require.Contains(t, string(out), "\n  make "+target+" ")
-	}
-	for line := range strings.SplitSeq(string(out), "\n") {
-		require.LessOrEqual(t, len(line), 100, "%s", line)
-	}
 }
 
 func TestRun(t *testing.T) {
