@@ -175,6 +175,8 @@ func TestRejectsNearMisses(t *testing.T) {
 			console("$ sh -c 'echo one; echo two; exec sleep 300' &", "sh | one", "sh | one"), "the log of sh has no such line"},
 		"log lines in another order": {
 			console("$ sh -c 'echo one; echo two; exec sleep 300' &", "sh | two", "sh | one"), "the log of sh has no such line"},
+		"a background command that succeeds": {
+			console("$ sh -c 'echo one; exit 0' &", "sh | one", "$ sleep 300"), "sh ended by itself, with exit status 0"},
 		"the log of another command": {
 			console("$ sh -c 'echo one; exec sleep 300' &", "$ echo one", "one", "bash | one"), "- bash | one"},
 	} {

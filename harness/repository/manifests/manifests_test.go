@@ -23,6 +23,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -50,6 +51,7 @@ type workload struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
+		Replicas *int32                 `json:"replicas"`
 		Template corev1.PodTemplateSpec `json:"template"`
 	} `json:"spec"`
 }
@@ -125,6 +127,11 @@ func (s shipped) complaints(help func(image string, args []string) string) (all 
 		}
 	}
 	for _, b := range s.budgets {
+		for _, w := range s.workloads {
+			if selects(b, w) && !allows(b, w) {
+				complain("PodDisruptionBudget %s: it allows no eviction, so a Node with a Pod of %s is never drained", b.Name, w.Name)
+			}
+		}
 		if !slices.ContainsFunc(s.workloads, func(w workload) bool { return w.Kind+" "+w.Name == "Deployment "+b.Name && selects(b, w) }) {
 			complain("PodDisruptionBudget %s: it does not select the Deployment of its name", b.Name)
 		}
@@ -142,6 +149,20 @@ func (s shipped) complaints(help func(image string, args []string) string) (all 
 func selects(b policyv1.PodDisruptionBudget, w workload) bool {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	return err == nil && b.Namespace == w.Namespace && selector.Matches(labels.Set(w.Spec.Template.Labels))
+}
+
+// allows reports whether a budget allows the eviction of one Pod of a workload whose Pods are all healthy.
+func allows(b policyv1.PodDisruptionBudget, w workload) bool {
+	replicas := 1
+	if w.Spec.Replicas != nil {
+		replicas = int(*w.Spec.Replicas)
+	}
+	if b.Spec.MinAvailable != nil {
+		healthy, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MinAvailable, replicas, true)
+		return err == nil && healthy < replicas
+	}
+	unavailable, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MaxUnavailable, replicas, true)
+	return err == nil && unavailable > 0
 }
 
 // probes returns what is wrong with the probes of a container.
@@ -282,6 +303,7 @@ const sample = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: controller, namespace: x}
 spec:
+  replicas: 2
   template:
     metadata: {labels: {app: controller}}
     spec:
@@ -312,7 +334,7 @@ spec:
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: controller, namespace: x}
-spec: {selector: {matchLabels: {app: controller}}}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: controller}}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -328,7 +350,7 @@ func TestComplaints(t *testing.T) {
 		}
 		return "Flags:\n      --address string   where (default \":8080\")\n      --grace duration   how long a stop may\n          take (default 10s)\n"
 	}
-	const secondBudget = "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: agent, namespace: x}\nspec: {selector: {matchExpressions: [{key: app, operator: Exists}]}}\n"
+	const secondBudget = "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: agent, namespace: x}\nspec: {maxUnavailable: 1, selector: {matchExpressions: [{key: app, operator: Exists}]}}\n"
 	for name, test := range map[string]struct{ old, with, want string }{
 		"nothing":                           {"", "", ""},
 		"liveness is readiness":             {"livenessProbe: {httpGet: {path: /healthz", "livenessProbe: {httpGet: {path: /readyz", "liveness: it asks for /readyz, not for /healthz"},
@@ -350,6 +372,11 @@ func TestComplaints(t *testing.T) {
 		"no toleration":                     {"[{operator: Exists}]", "[]", "does not tolerate every taint"},
 		"a budget for other Pods":           {"matchLabels: {app: controller}", "matchLabels: {app: agent}", "PodDisruptionBudget controller: it does not select the Deployment of its name"},
 		"a budget in another namespace":     {"PodDisruptionBudget\nmetadata: {name: controller, namespace: x}", "PodDisruptionBudget\nmetadata: {name: controller, namespace: y}", "does not select the Deployment"},
+		"a budget of nothing":               {"maxUnavailable: 1", "maxUnavailable: 0", "PodDisruptionBudget controller: it allows no eviction"},
+		"a budget of no percent":            {"maxUnavailable: 1", "maxUnavailable: 0%", "it allows no eviction"},
+		"a budget of all replicas":          {"maxUnavailable: 1", "minAvailable: 2", "it allows no eviction"},
+		"a budget of nearly all":            {"maxUnavailable: 1", "minAvailable: 51%", "it allows no eviction"},
+		"one replica that may be evicted":   {"replicas: 2", "replicas: 1 #", ""},
 		"two budgets":                       {"---\napiVersion: rbac", secondBudget + "---\napiVersion: rbac", "Deployment controller: its Pods cannot be evicted, because the budgets controller and agent select them"},
 		"Events that cannot be counted":     {"verbs: [create, patch]", "verbs: [create]", "it may create Events, but not patch them"},
 		"Events that can only be rewritten": {"verbs: [create, patch]", "verbs: [create, update]", "but not patch them"},
