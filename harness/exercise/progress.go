@@ -1,15 +1,11 @@
 package exercise
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
-	"sigs.k8s.io/yaml"
+	"example.com/controllers/harness/statefile"
 )
 
 // Progress is what the participant has done so far. It is kept in a small file next to the participant's copies.
@@ -38,12 +34,8 @@ func (c *Catalogue) ReadProgress() (*Progress, error) {
 
 func readProgress(path string) (*Progress, error) {
 	p := &Progress{path: path}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := statefile.Read(path, p); err != nil {
 		return nil, err
-	}
-	if err := yaml.Unmarshal(text, p); err != nil {
-		return nil, fmt.Errorf("%s: %w; repair it, or delete it to start over", path, err)
 	}
 	if p.Passed == nil {
 		p.Passed = map[string]time.Time{}
@@ -68,42 +60,18 @@ func (p *Progress) Update(change func(*Progress)) error {
 }
 
 func (p *Progress) update(change func(*Progress)) error {
-	if err := os.MkdirAll(filepath.Dir(p.path), 0o755); err != nil {
-		return err
+	const head = "Kept by \"make exercise\". Delete this file to start over; your code stays."
+	var latest *Progress
+	err := statefile.Update(p.path, head, func() (_ any, err error) {
+		if latest, err = readProgress(p.path); err == nil {
+			change(latest)
+		}
+		return latest, err
+	})
+	if err == nil {
+		*p = *latest
 	}
-	lock := flock.New(filepath.Join(filepath.Dir(p.path), ".progress.lock"))
-	if err := lock.Lock(); err != nil {
-		return err
-	}
-	defer func() { _ = lock.Unlock() }() // it ends with the process at the latest
-	latest, err := readProgress(p.path)
-	if err != nil {
-		return err
-	}
-	change(latest)
-	if err := latest.save(); err != nil {
-		return err
-	}
-	*p = *latest
-	return nil
-}
-
-// save writes the file. A reader sees the old one or the new one, and on a full disk the old one stays.
-func (p *Progress) save() error {
-	text, err := yaml.Marshal(p)
-	if err != nil {
-		return err
-	}
-	temporary, err := os.CreateTemp(filepath.Dir(p.path), ".progress-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary.Name())
-	_, err = temporary.Write(append([]byte("# Kept by \"make exercise\". Delete this file to start over; your code stays.\n"), text...))
-	if err := errors.Join(err, temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), p.path)
+	return err
 }
 
 // CurrentOf returns the exercise to work on: the chosen one, or the first that has not passed. done is true if all have

@@ -6,7 +6,7 @@ func Workshop(dir string) Program {
 		Name:    "workshop",
 		Dir:     dir,
 		Package: "./cmd/workshop",
-		Sources: []string{"go.mod", "go.sum", "apiproxy", "cluster", "cmd/workshop", "environ", "exercise", "gobuild", "guard", "guess", "history", "image", "kind", "lesson", "machine", "manifest", "metrics", "mutants", "offline", "oracle", "play", "proc", "skeleton", "suite", "testinput", "torture", "torturejob", "view"},
+		Sources: []string{"go.mod", "go.sum", "apiproxy", "cluster", "cmd/workshop", "environ", "exercise", "gobuild", "guard", "guess", "history", "image", "kind", "lesson", "machine", "manifest", "metrics", "mutants", "offline", "oracle", "play", "proc", "skeleton", "statefile", "suite", "testinput", "torture", "torturejob", "view"},
 		LDFlags: "-s -w",
 	}
 }

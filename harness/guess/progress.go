@@ -1,16 +1,14 @@
 package guess
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/gofrs/flock"
 	"sigs.k8s.io/yaml"
+
+	"example.com/controllers/harness/statefile"
 )
 
 // Files in the directory of the questions, in which nothing is committed.
@@ -51,55 +49,23 @@ func ProgressPath(root string, room bool) string {
 // ReadProgress reads a file that [Progress.Add] has written. If there is no file, nothing has been guessed yet.
 func ReadProgress(path string) (*Progress, error) {
 	p := &Progress{path: path}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := statefile.Read(path, p, yaml.DisallowUnknownFields); err != nil {
 		return nil, fmt.Errorf("read the guesses so far: %w", err)
-	}
-	if err := yaml.UnmarshalStrict(text, p); err != nil {
-		return nil, fmt.Errorf("read the guesses so far: %s: %w; repair it, or delete it to start over", path, err)
 	}
 	return p, nil
 }
 
 // Add adds guesses, and saves them. What other processes have saved meanwhile is kept.
 func (p *Progress) Add(attempts ...Attempt) error {
-	if err := p.add(attempts); err != nil {
+	var latest *Progress
+	err := statefile.Update(p.path, `Kept by "make guess". Delete this file to start over.`, func() (_ any, err error) {
+		if latest, err = ReadProgress(p.path); err == nil {
+			latest.Attempts = append(latest.Attempts, attempts...)
+		}
+		return latest, err
+	})
+	if err != nil {
 		return fmt.Errorf("save the guess: %w", err)
-	}
-	return nil
-}
-
-func (p *Progress) add(attempts []Attempt) error {
-	dir := filepath.Dir(p.path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	lock := flock.New(filepath.Join(dir, ".progress.lock"))
-	if err := lock.Lock(); err != nil {
-		return err
-	}
-	defer func() { _ = lock.Unlock() }() // it ends with the process at the latest
-	latest, err := ReadProgress(p.path)
-	if err != nil {
-		return err
-	}
-	latest.Attempts = append(latest.Attempts, attempts...)
-	text, err := yaml.Marshal(latest)
-	if err != nil {
-		return err
-	}
-	// A reader sees the old file or the new one, and on a full disk the old one stays.
-	temporary, err := os.CreateTemp(dir, ".progress-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary.Name())
-	_, err = temporary.Write(append([]byte("# Kept by \"make guess\". Delete this file to start over.\n"), text...))
-	if err := errors.Join(err, temporary.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temporary.Name(), p.path); err != nil {
-		return err
 	}
 	*p = *latest
 	return nil

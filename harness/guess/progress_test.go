@@ -80,7 +80,7 @@ func TestWriteScore(t *testing.T) {
 		{Question: "a", Right: true, Sure: sure(100)}, // once the answer was known
 		{Question: "no longer there", Right: true, Sure: sure(100)},
 	}))
-	require.Equal(t, "  Topic of a  1 of 2\n  Topic of c  1 of 1\n  all         2 of 3\nOf the guesses that you were at least 80 % sure of: 1 of 2.\n", out.String())
+	require.Equal(t, "  Topic of a  1 of 2\n  Topic of c  1 of 1\n  all         2 of 3\nOf the guesses that you were at least 80 % sure of, 1 of 2 were right.\n", out.String())
 	out.Reset()
 	require.NoError(t, WriteScore(&out, questions, []Attempt{{Question: "a"}}))
 	require.Equal(t, "  Topic of a  0 of 1\n  all         0 of 1\n", out.String())

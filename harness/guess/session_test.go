@@ -101,7 +101,7 @@ func TestSession(t *testing.T) {
 		"Arithmetic · lesson 2 · 1 of 3 questions asked so far\n", "$ echo $((2 + 2))\n4\n", "Right. The answer: b) four\n",
 		"Counting · lesson 1 · 2 of 3", "Your guess, in lines (a number;",
 		"Namespaces · lesson 6 · once more, because you missed it\n", "Right.",
-		"That was the last question.\n\nRight at the first guess:\n  Arithmetic  1 of 1\n  Namespaces  0 of 1\n  all         1 of 2\nOf the guesses that you were at least 80 % sure of: 0 of 1.\n")
+		"That was the last question.\n\nRight at the first guess:\n  Arithmetic  1 of 1\n  Namespaces  0 of 1\n  all         1 of 2\nOf the guesses that you were at least 80 % sure of, 0 of 1 were right.\n")
 	require.NotContains(t, screen.String(), "a shell")
 	var guesses []string
 	for _, a := range s.Progress.Attempts {

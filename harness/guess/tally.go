@@ -68,7 +68,7 @@ func WriteScore(w io.Writer, questions []Question, attempts []Attempt) error {
 	if err := table.Flush(); err != nil || sure.Of == 0 {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "Of the guesses that you were at least %d %% sure of: %s.\n", verySure, sure)
+	_, err := fmt.Fprintf(w, "Of the guesses that you were at least %d %% sure of, %s were right.\n", verySure, sure)
 	return err
 }
 
