@@ -105,21 +105,22 @@ func TestBlankSelectors(t *testing.T) {
 	}
 }
 
-// A Node that was deleted while the watch was down has no event of its own, and is shown as deleted all the same.
+// A Node that was deleted while the watch was down has no event of its own, and is shown as deleted all the same; each time.
 func TestStatusWatchMissesADeletion(t *testing.T) {
 	client := fake.NewClientset(node("a"), node("b"), ledger("default"))
-	broken := apiwatch.NewFake()
-	first := true
+	broken := make(chan *apiwatch.FakeWatcher, 10) // each watch of Nodes, none of which has events
 	client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, apiwatch.Interface, error) {
-		mine := first
-		first = false
-		return mine, broken, nil
+		watch := apiwatch.NewFake()
+		broken <- watch
+		return true, watch, nil
 	})
 	f := follow(t, client)
-	f.awaitWatch(t, "nodes", "")
 	f.awaitWatch(t, "configmaps", "metadata.name=reboot-ledger")
-	eventually(t, func() bool { return strings.Contains(f.stdout.String(), "\na ") }, &f.stdout)
-	require.NoError(t, client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "a"))
-	broken.Error(&metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: http.StatusGone})
-	eventually(t, func() bool { return strings.Contains(f.stdout.String(), "a      Deleted") }, &f.stdout)
+	for _, name := range []string{"a", "b"} {
+		watch := <-broken
+		eventually(t, func() bool { return strings.Contains(f.stdout.String(), "\n"+name+" ") }, &f.stdout)
+		require.NoError(t, client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", name))
+		watch.Error(&metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: http.StatusGone})
+		eventually(t, func() bool { return strings.Contains(f.stdout.String(), name+"      Deleted") }, &f.stdout)
+	}
 }

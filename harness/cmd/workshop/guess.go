@@ -10,14 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"example.com/controllers/harness/cluster"
-	"example.com/controllers/harness/gobuild"
-	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/guess"
 	"example.com/controllers/harness/play"
 )
@@ -105,7 +102,11 @@ func playGuesses(ctx context.Context, names []string, f guessFlags) (err error) 
 		Ask: func(ctx context.Context, prompt string) (string, error) {
 			keys.forgetTyped()
 			fmt.Print(prompt, "\n> ")
-			return keys.line(ctx)
+			answer, err := keys.line(ctx)
+			if err != nil { // what follows must not stand behind the prompt
+				fmt.Println()
+			}
+			return answer, err
 		},
 	}
 	if f.step || f.room {
@@ -127,107 +128,12 @@ func playGuesses(ctx context.Context, names []string, f guessFlags) (err error) 
 		fmt.Println("\nThe room's tally:  make guess tally")
 	}
 	if f.keep {
+		if _, err := backstage.stage(ctx); err != nil { // it may not be up yet
+			return err
+		}
 		fmt.Println("\nThe cluster is still up. To use it from this terminal:  eval \"$(make -s env)\"   To stop it:  make down")
 	}
 	return nil
-}
-
-// backstage prepares where questions are played while the learner reads the first one.
-type backstage struct {
-	progress patientWriter
-	ready    chan struct{} // closed when the rest is set
-	root     string
-	keep     bool
-
-	cluster *cluster.Cluster
-	scratch string
-	remove  func() error
-	err     error
-}
-
-// patientWriter writes to standard error once somebody waits for what is reported.
-type patientWriter struct{ isAwaited atomic.Bool }
-
-// Write implements io.Writer.
-func (w *patientWriter) Write(text []byte) (int, error) {
-	if !w.isAwaited.Load() {
-		return len(text), nil
-	}
-	return os.Stderr.Write(text)
-}
-
-func startBackstage(ctx context.Context, root string, keep bool) *backstage {
-	b := &backstage{ready: make(chan struct{}), root: root, keep: keep}
-	go func() {
-		defer close(b.ready)
-		b.err = b.prepare(ctx)
-	}()
-	return b
-}
-
-func (b *backstage) prepare(ctx context.Context) (err error) {
-	if b.scratch, b.remove, err = guard.TempDir("workshop-guess-"); err != nil {
-		return fmt.Errorf("make a directory for the questions: %w", err)
-	}
-	options := cluster.Options{Nodes: 3, Progress: &b.progress}
-	if b.keep {
-		b.cluster, err = cluster.Up(ctx, options, upDir(b.root))
-		if errors.Is(err, cluster.ErrAlreadyUp) {
-			return fmt.Errorf("%w; stop it first (make down), or leave out KEEP=1", err)
-		}
-	} else {
-		b.cluster, err = cluster.Start(ctx, options)
-	}
-	if err != nil {
-		return err
-	}
-	// Otherwise the first program would be compiled, and perhaps downloaded, in front of the learner.
-	dir := filepath.Join(b.root, guess.Dir)
-	if err := gobuild.Download(ctx, dir, guess.Dir, &b.progress); err != nil {
-		return err
-	}
-	return gobuild.Packages(ctx, dir, guess.Dir, "", &b.progress)
-}
-
-// stage waits until all is prepared.
-func (b *backstage) stage(ctx context.Context) (*guess.Stage, error) {
-	select {
-	case <-b.ready:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-time.After(5 * time.Second):
-		b.progress.isAwaited.Store(true)
-		fmt.Fprintln(os.Stderr, "not ready yet; the first time, the control plane and the programs are compiled, which takes some minutes")
-		select {
-		case <-b.ready:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return &guess.Stage{Cluster: b.cluster, Scratch: b.scratch, Workshop: self}, nil
-}
-
-// end disposes of everything. It is called with the session's error.
-func (b *backstage) end(sessionErr error) (err error) {
-	<-b.ready
-	switch {
-	case b.cluster == nil:
-	case !b.keep:
-		err = b.cluster.Stop()
-	case sessionErr != nil:
-		err = cluster.Down(context.Background(), upDir(b.root))
-	}
-	if b.remove != nil {
-		err = errors.Join(err, b.remove())
-	}
-	return err
 }
 
 func guessCheckCommand() *cobra.Command {

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,6 +96,31 @@ func TestGuessThatIsNotTrue(t *testing.T) {
 	require.Zero(t, status)
 	require.NotContains(t, out, "right", "it does not count")
 	r.requireNothingLeft()
+}
+
+// Whoever leaves at the first question does not wait for what is compiled meanwhile.
+func TestLeaveBeforeEverythingIsReady(t *testing.T) {
+	for name, stdin := range map[string]string{"q": "q\n", "no more input": ""} {
+		t.Run(name, func(t *testing.T) {
+			r := newGuesses(t)
+			bin, asked := t.TempDir(), filepath.Join(t.TempDir(), "asked")
+			require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\necho > "+asked+"\nexec sleep 1000\n"), 0o700))
+			require.NoError(t, syscall.Mkfifo(asked, 0o600))
+			r.env = append(r.env, "PATH="+bin+":"+os.Getenv("PATH"))
+			typed, typist := io.Pipe()
+			cmd := r.command("guess")
+			cmd.Stdin = typed
+			go func() {
+				_, _ = os.ReadFile(asked) // until something is being compiled
+				_, _ = io.WriteString(typist, stdin)
+				typist.Close()
+			}()
+			out, _ := cmd.CombinedOutput()
+			require.Contains(t, string(out), "What is two and two?")
+			require.NotContains(t, string(out), "context canceled")
+			r.requireNothingLeft()
+		})
+	}
 }
 
 func TestGuessWrongInput(t *testing.T) {

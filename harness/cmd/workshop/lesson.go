@@ -445,5 +445,5 @@ func exercisesOf(root string, number int) string {
 	if first == 0 {
 		return ""
 	}
-	return fmt.Sprintf("  make exercise %-6d its exercises are %d to %d\n", first, first, last)
+	return fmt.Sprintf("  make exercise %d   (its exercises are %d to %d)\n", first, first, last)
 }

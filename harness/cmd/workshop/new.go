@@ -28,7 +28,7 @@ manifests.`,
   workshop new my-controller --module github.com/me/my-controller --dir ~/src/my-controller`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("give one name for the new controller, as in: workshop new my-controller")
+				return errors.New("give one name for the new controller, as in: make new my-controller (workshop new my-controller)")
 			}
 			return nil
 		},
