@@ -18,9 +18,11 @@ unexport GOOS GOARCH GO111MODULE GOEXPERIMENT GOWORK
 # "make lesson 3" is "make lesson N=3". What comes after these targets is no target, but what to play.
 named = lesson exercise exercises guess new
 ifneq (,$(filter $(named),$(firstword $(MAKECMDGOALS))))
-names := $(wordlist 2,9,$(MAKECMDGOALS))
+names := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
 N ?= $(firstword $(names))
 ifneq (,$(names))
+taken := $(firstword $(filter $(names),$(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' Makefile)))
+$(if $(taken),$(error "$(taken)" is a target of make, so it cannot be named here; the workshop command of make env can: workshop $(firstword $(MAKECMDGOALS)) $(taken)))
 .PHONY: $(names)
 $(eval $(names): ; @:)
 endif
@@ -74,7 +76,7 @@ lesson%:
 exercises: exercise
 exercise: ## Do the exercises: find the bug in a controller, and fix it
 ##  make exercise 7: begin with exercise 7
-	@$(workshop) exercises $(N)
+	@$(workshop) exercises $(or $(names),$(N))
 
 .PHONY: guess
 guess: ## Guess what Kubernetes really does, and watch it

@@ -37,13 +37,14 @@ func (f *flaky) Read(context.Context) (string, error) {
 func (f *flaky) Reboot(context.Context) error { return nil }
 
 // failures lets reads fail, and returns how long after each failure the next one was.
-func (f *flaky) failures(count int) (gaps []time.Duration) {
+func (f *flaky) failures(t *testing.T, count int) (gaps []time.Duration) {
 	f.mu.Lock()
 	f.left, f.failed = count, nil
 	f.mu.Unlock()
 	time.Sleep(time.Hour)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	require.Len(t, f.failed, count)
 	for i, at := range f.failed[1:] {
 		gaps = append(gaps, at.Sub(f.failed[i]))
 	}
@@ -64,7 +65,7 @@ func TestTheBackoffBeginsAnew(t *testing.T) {
 		go func() { ended <- a.Run(ctx) }()
 		for range 2 {
 			const s = time.Second
-			require.Equal(t, []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s}, machine.failures(9))
+			require.Equal(t, []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s}, machine.failures(t, 9))
 		}
 		stop()
 		require.NoError(t, <-ended)

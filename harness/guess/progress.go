@@ -75,8 +75,8 @@ func (p *Progress) Add(attempts ...Attempt) error {
 const again = 4
 
 // next returns the question to ask: one that was missed a while ago, or the next one that has not been asked, or one that was
-// missed just now. done is true if all have been guessed right. left are questions that are not to be asked.
-func (p *Progress) next(questions []Question, left map[string]bool) (_ Question, done bool) {
+// missed just now. done is true if all have been guessed right, or are among those that are skipped.
+func (p *Progress) next(questions []Question, skipped map[string]bool) (_ Question, done bool) {
 	last := map[string]int{} // index of the last attempt
 	for i, a := range p.Attempts {
 		last[a.Question] = i
@@ -85,7 +85,7 @@ func (p *Progress) next(questions []Question, left map[string]bool) (_ Question,
 	for _, q := range questions {
 		i, asked := last[q.Name]
 		switch {
-		case left[q.Name]:
+		case skipped[q.Name]:
 		case !asked:
 			fresh = append(fresh, q)
 		case !p.Attempts[i].Right:

@@ -32,19 +32,28 @@ type Session struct {
 	Keys  string
 	// Room says that several people guess at a time: hands are counted, and each question is asked once.
 	Room bool
+	// Once says that each question is asked once, whatever was guessed before.
+	Once bool
 	// Version is that of Kubernetes.
 	Version string
 
-	begun int             // how many attempts there were before
-	left  map[string]bool // the questions that are to be asked another time
+	begun   int             // how many attempts there were before
+	skipped map[string]bool // the questions that are not to be asked in this session
 }
 
-// errStop ends a session that somebody does not want to go on with.
-var errStop = errors.New("stop")
+// What ends a session.
+var (
+	errStop    = errors.New("stop") // somebody does not want to go on
+	errNoInput = errors.New("make guess waits for your guess, but standard input has ended")
+)
 
 // Run asks until all questions have been guessed right, or somebody has had enough. It returns an error if nothing could be asked.
 func (s *Session) Run(ctx context.Context) error {
-	s.begun, s.left = len(s.Progress.Attempts), map[string]bool{}
+	s.begun, s.skipped = len(s.Progress.Attempts), map[string]bool{}
+	if _, done := s.next(); done {
+		fmt.Fprintf(s.Out, "Nothing is left to ask. To start over, delete %s; a question that you name is asked again.\n", s.Progress.path)
+		return nil
+	}
 	for {
 		q, done := s.next()
 		if done {
@@ -55,10 +64,8 @@ func (s *Session) Run(ctx context.Context) error {
 		switch {
 		case errors.Is(err, errStop), errors.Is(err, play.ErrQuit):
 			return s.end()
-		case errors.Is(err, io.EOF) && len(s.Progress.Attempts) > s.begun:
+		case errors.Is(err, errNoInput) && len(s.Progress.Attempts) > s.begun:
 			return s.end()
-		case errors.Is(err, io.EOF):
-			return errors.New("make guess waits for your guess, but standard input has ended")
 		case err != nil:
 			return err
 		}
@@ -66,11 +73,11 @@ func (s *Session) Run(ctx context.Context) error {
 }
 
 func (s *Session) next() (Question, bool) {
-	if !s.Room {
-		return s.Progress.next(s.Questions, s.left)
+	if !s.Room && !s.Once {
+		return s.Progress.next(s.Questions, s.skipped)
 	}
 	for _, q := range s.Questions {
-		if !s.Progress.asked(q.Name) && !s.left[q.Name] {
+		if !s.skipped[q.Name] && (s.Once || !s.Progress.asked(q.Name)) {
 			return q, false
 		}
 	}
@@ -118,15 +125,29 @@ func (s *Session) one(ctx context.Context, q Question) error {
 	}
 	// A guess counts once its answer has been seen.
 	if err = s.Progress.Add(guessed...); err == nil {
+		s.skipped[q.Name] = s.Once
 		err = s.explain(ctx, q, guessed, player, played)
 	}
-	return errors.Join(err, played.Close(ctx))
+	closeErr := played.Close(ctx)
+	if err == nil || errors.Is(err, errStop) && closeErr != nil {
+		return closeErr
+	}
+	return err
+}
+
+// ask is Ask with an error of our own when there is no more input: other errors may be an io.EOF, too.
+func (s *Session) ask(ctx context.Context, prompt string) (string, error) {
+	answer, err := s.Ask(ctx, prompt)
+	if errors.Is(err, io.EOF) {
+		err = errNoInput
+	}
+	return answer, err
 }
 
 // explain says whether a guess was right, and why, and waits until the learner has had a look.
 func (s *Session) explain(ctx context.Context, q Question, guessed []Attempt, player play.Player, played *Played) error {
 	fmt.Fprintln(s.Out)
-	verdict := "Not so."
+	verdict := "Wrong."
 	switch count := countOf(guessed); {
 	case s.Room:
 		verdict = fmt.Sprintf("%s were right.", count)
@@ -145,7 +166,7 @@ func (s *Session) explain(ctx context.Context, q Question, guessed []Attempt, pl
 		if s.Shell != nil {
 			prompt = "Enter: next question · s: a shell on this cluster · q: stop"
 		}
-		answer, err := s.Ask(ctx, prompt)
+		answer, err := s.ask(ctx, prompt)
 		switch answer = strings.ToLower(answer); {
 		case err != nil:
 			return err
@@ -175,11 +196,12 @@ func (s *Session) guesses(ctx context.Context, q Question) ([]Attempt, error) {
 		prompt = "Your guess, in " + q.Number.Unit + " (a number"
 	}
 	if !s.Room {
-		prompt += "; b 80: 80 % sure of it; ?: I don't know"
+		example := map[bool]string{true: "12 80", false: "b 80"}[q.Number != nil]
+		prompt += "; " + example + ": 80 % sure of it; ?: I don't know"
 	}
 	prompt += " · n: another question · q: stop)"
 	for {
-		answer, err := s.Ask(ctx, prompt)
+		answer, err := s.ask(ctx, prompt)
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +209,7 @@ func (s *Session) guesses(ctx context.Context, q Question) ([]Attempt, error) {
 		case "q":
 			return nil, errStop
 		case "n":
-			s.left[q.Name] = true
+			s.skipped[q.Name] = true
 			return nil, nil
 		}
 		var attempts []Attempt

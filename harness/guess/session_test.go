@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/controllers/harness/cluster"
@@ -96,7 +99,7 @@ func TestSession(t *testing.T) {
 	inOrder(t, screen.String(),
 		"Namespaces · lesson 6 · 0 of 3 questions asked so far\n", "In which namespace does a question play?", "  a)  kube-system\n  b)  one of its own\n",
 		"Your guess (a letter; b 80: 80 % sure of it; ?: I don't know · n: another question · q: stop)\n", "type a letter from a to b", "Your guess",
-		"$ kubectl create configmap here", "Not so. The answer: b) one of its own\n", "Nobody else must be in the way.",
+		"$ kubectl create configmap here", "Wrong. The answer: b) one of its own\n", "Nobody else must be in the way.",
 		"Kubernetes v1.37.1: our own. Lesson 6 builds on it (make lesson 6).\n", "Enter: next question · q: stop\n", "\"x\" is none of these keys.\n", "Enter: next question",
 		"Arithmetic · lesson 2 · 1 of 3 questions asked so far\n", "$ echo $((2 + 2))\n4\n", "Right. The answer: b) four\n",
 		"Counting · lesson 1 · 2 of 3", "Your guess, in lines (a number;",
@@ -126,7 +129,7 @@ func TestCloseAfterAnInterrupt(t *testing.T) {
 	client, err := stage.Cluster.Client()
 	require.NoError(t, err)
 	namespace, err := client.CoreV1().Namespaces().Get(t.Context(), played.Namespace, metav1.GetOptions{})
-	require.True(t, err != nil || namespace.DeletionTimestamp != nil)
+	require.True(t, apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp != nil, "%v", err)
 	require.NoError(t, played.Close(t.Context()), "it is gone, or going")
 }
 
@@ -173,6 +176,52 @@ func TestQuitInTheMiddleOfAPage(t *testing.T) {
 	require.Empty(t, s.Progress.Attempts)
 }
 
+// An error of the API server that is an io.EOF, as when it cuts a connection, is no end of the input.
+func TestACutConnectionIsAnError(t *testing.T) {
+	for _, typed := range [][]string{{"b"}, {"b", "", "b"}} {
+		s, _ := session(t, typed...)
+		calls := 0
+		stage := s.Stage
+		s.Stage = func(ctx context.Context) (*Stage, error) {
+			if calls++; calls == len(typed)/2+1 {
+				return nil, fmt.Errorf("Post https://127.0.0.1: %w", io.EOF)
+			}
+			return stage(ctx)
+		}
+		require.EqualError(t, s.Run(t.Context()), "Post https://127.0.0.1: EOF")
+	}
+}
+
+// Questions that somebody names are asked, once each, whatever was guessed before; in a room, too.
+func TestOnce(t *testing.T) {
+	for _, room := range []bool{false, true} {
+		guesses := map[bool][]string{false: {"b", "", "c", ""}, true: {"1 0", "", "0 0 1", ""}}[room]
+		s, _ := session(t)
+		path := s.Progress.path
+		for round := 1; round <= 2; round++ {
+			s, screen := session(t, guesses...)
+			progress, err := ReadProgress(path)
+			require.NoError(t, err)
+			s.Progress, s.Room, s.Once, s.Questions = progress, room, true, s.Questions[:2]
+			require.NoError(t, s.Run(t.Context()))
+			require.Contains(t, screen.String(), "That was the last question.")
+			require.Len(t, s.Progress.Attempts, 2*round)
+		}
+	}
+}
+
+func TestEverythingHasBeenAsked(t *testing.T) {
+	for _, room := range []bool{false, true} {
+		s, screen := session(t)
+		s.Room = room
+		for _, q := range s.Questions {
+			s.Progress.Attempts = append(s.Progress.Attempts, Attempt{Question: q.Name, Right: true})
+		}
+		require.NoError(t, s.Run(t.Context()))
+		require.Equal(t, "Nothing is left to ask. To start over, delete "+s.Progress.path+"; a question that you name is asked again.\n", screen.String())
+	}
+}
+
 func TestShell(t *testing.T) {
 	s, screen := session(t, "b", "s", "")
 	var env []string
@@ -209,11 +258,12 @@ func TestWhatIsNotTrue(t *testing.T) {
 	mismatch := (*play.MismatchError)(nil)
 	require.True(t, errors.As(err, &mismatch))
 	require.NotContains(t, screen.String(), "Right.")
-	_, namespace, _ = strings.Cut(mismatch.Diff, "+ 4 ")
+	namespace = regexp.MustCompile(`guess-\w+`).FindString(mismatch.Diff)
+	require.NotEmpty(t, namespace)
 	stage, err := s.Stage(t.Context())
 	require.NoError(t, err)
 	client, err := stage.Cluster.Client()
 	require.NoError(t, err)
-	ns, err := client.CoreV1().Namespaces().Get(t.Context(), strings.TrimSpace(namespace), metav1.GetOptions{})
-	require.True(t, err != nil || ns.DeletionTimestamp != nil, "namespace %s stays", namespace)
+	ns, err := client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil, "namespace %s stays: %v", namespace, err)
 }

@@ -72,8 +72,10 @@ func (s *Stage) Play(ctx context.Context, q Question, player play.Player) (_ *Pl
 		return nil, err
 	}
 	player.Env = slices.Concat(p.Env, player.Env)
-	p.Result, err = player.Play(ctx, q.Page)
-	return p, err
+	if p.Result, err = player.Play(ctx, q.Page); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // awaitAccount waits for the ServiceAccount without which no Pod can be created.

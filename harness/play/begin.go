@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// heading is a line of Markdown that begins a section of a page. A page's code blocks that are not played may have comments that
-// look like one, so only those with a second level or more count.
-var heading = regexp.MustCompile(`(?m)^##+ (.+)$`)
+// heading is a line of Markdown that begins a section of a page; its first level is the page's title.
+var heading = regexp.MustCompile(`^##+ (.+)$`)
 
 // BeginAt makes the page begin somewhere else than at its top: at the section whose heading begins with a text, whatever the case,
 // or after so many commands, if it is a number. The commands before are run all the same, because the later ones need what they
@@ -21,18 +20,26 @@ func (p *Page) BeginAt(where string) error {
 	}
 	var sections []string
 	for i, part := range p.Parts {
-		for _, match := range heading.FindAllStringSubmatchIndex(part.Prose, -1) {
-			title := part.Prose[match[2]:match[3]]
-			sections = append(sections, title)
-			if where != "" && strings.HasPrefix(strings.ToLower(title), strings.ToLower(where)) {
-				p.begin = i
-				if before := strings.TrimSpace(part.Prose[:match[0]]); before != "" {
-					p.Parts = slices.Insert(p.Parts, i, Part{Prose: before})
-					p.begin++
-				}
-				p.Parts[p.begin].Prose = part.Prose[match[0]:]
-				return nil
+		offset, inFence := 0, false
+		for line := range strings.Lines(part.Prose) {
+			begin := offset
+			offset += len(line)
+			inFence = inFence != isFence(line)
+			match := heading.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+			if inFence || match == nil {
+				continue
 			}
+			sections = append(sections, match[1])
+			if where == "" || !strings.HasPrefix(strings.ToLower(match[1]), strings.ToLower(where)) {
+				continue
+			}
+			p.begin = i
+			if before := strings.TrimSpace(part.Prose[:begin]); before != "" {
+				p.Parts = slices.Insert(p.Parts, i, Part{Prose: before})
+				p.begin++
+			}
+			p.Parts[p.begin].Prose = part.Prose[begin:]
+			return nil
 		}
 	}
 	return fmt.Errorf("the page has no section %q. It has:\n  %s", where, strings.Join(sections, "\n  "))

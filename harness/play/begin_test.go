@@ -32,6 +32,10 @@ $ echo $y | tee "$OUT"
 
 The end of one.
 
+'''sh
+## not a section
+'''
+
 ### A part of it
 
 Two.
@@ -107,6 +111,7 @@ func TestWhatIsNotShownIsChecked(t *testing.T) {
 
 func TestBeginAtRefuses(t *testing.T) {
 	for where, want := range map[string]string{
+		"not a": "the page has no section \"not a\"",
 		"first": "the page has no section \"first\". It has:\n  The first section\n  A part of it",
 		"":      "the page has no section \"\"",
 		"5":     "the page has 5 commands, so it cannot begin after 5 of them",

@@ -27,7 +27,7 @@ type Player struct {
 	// screen; a prompt has been shown then. It returns [ErrQuit] to end the page there, [ErrHurry] to go on without any
 	// more pauses, and [ErrAgain] to be called once more, after it has used the screen itself.
 	Pause func(context.Context) error
-	// Keys is what a prompt says after "Enter: run this", such as " · q: quit", about what else the reader may type.
+	// Keys is what a prompt says after its first words, such as " · q: quit", about what else the reader may type.
 	Keys string
 	// Limit is how long a command, or the wait for a line of a log, may take: five minutes if it is 0.
 	// It is meant to end pages that hang, and is longer than a slow machine needs.

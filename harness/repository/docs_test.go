@@ -96,7 +96,7 @@ func pages(t *testing.T, root string) []string {
 	t.Helper()
 	testinput.DeclareOnly(root, filepath.Join(root, "docs"))
 	var all []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "[0-9][0-9]-*/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "guesses/README.md", "[0-9][0-9]-*/README.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)
 		require.NotEmpty(t, found, pattern)

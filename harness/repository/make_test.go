@@ -118,6 +118,9 @@ func TestMakeUnderstands(t *testing.T) {
 		"exercises":                  `bootstrap harness exercises`,
 		"exercise 7":                 `bootstrap harness exercises 7`,
 		"exercises 7":                `bootstrap harness exercises 7`,
+		"exercise 7 8":               `bootstrap harness exercises 7 8`,
+		"exercise 7 N=5":             `bootstrap harness exercises 7`,
+		"guess 1 2 3 4 5 6 7 8 9 10": `bootstrap harness guess 1 2 3 4 5 6 7 8 9 10`,
 		"guess":                      `bootstrap harness guess`,
 		"guess lease-deleted":        `bootstrap harness guess lease-deleted`,
 		"guess a b":                  `bootstrap harness guess a b`,
@@ -134,6 +137,21 @@ func TestMakeUnderstands(t *testing.T) {
 		"lesson 5 KEEP=": "--keep",
 	} {
 		require.NotContains(t, runMake(t, root, append([]string{"-n"}, strings.Fields(typed)...)...), without, typed)
+	}
+}
+
+// A name that is also a target would be made, too: "make new reset" would delete the state of the cluster.
+func TestMakeRefusesNamesThatAreTargets(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	require.NoError(t, err)
+	testinput.Declare(filepath.Join(root, "Makefile"))
+	for _, words := range [][]string{{"new", "reset"}, {"guess", "check"}, {"guess", "lease-deleted", "down"}, {"lesson", "test"}} {
+		cmd := exec.CommandContext(t.Context(), "make", append([]string{"-n"}, words...)...)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err, "%v: %s", words, out)
+		taken := words[len(words)-1]
+		require.Contains(t, string(out), `"`+taken+`" is a target of make, so it cannot be named here; the workshop command of make env can: workshop `+words[0]+" "+taken)
 	}
 }
 

@@ -91,7 +91,7 @@ func (s *source) identifiers() (map[string]string, error) {
 // checkModule returns an error if a path is none for a module, or is that of a module which the skeleton requires.
 func checkModule(modulePath string, s *source) error {
 	if err := module.CheckPath(modulePath); err != nil {
-		return fmt.Errorf("a module cannot have the path %q: %w; give --module one that begins with a domain, such as example.com/my-controller", modulePath, err)
+		return fmt.Errorf("a module cannot have the path %q: %w; give MODULE (--module) one that begins with a domain, such as example.com/my-controller", modulePath, err)
 	}
 	required, err := modfile.ParseLax("go.mod", s.files["go.mod"], nil)
 	if err != nil {
@@ -99,7 +99,7 @@ func checkModule(modulePath string, s *source) error {
 	}
 	for _, r := range required.Require {
 		if r.Mod.Path == modulePath {
-			return fmt.Errorf("a module cannot have the path %q: the controller requires the module of that path; give --module another", modulePath)
+			return fmt.Errorf("a module cannot have the path %q: the controller requires the module of that path; give MODULE (--module) another", modulePath)
 		}
 	}
 	return nil

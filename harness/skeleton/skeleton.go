@@ -135,13 +135,13 @@ func checkDir(dir, name string) error {
 	isGit := func(entry fs.DirEntry) bool { return entry.Name() == ".git" }
 	switch entries, err := os.ReadDir(dir); {
 	case err == nil && len(slices.DeleteFunc(entries, isGit)) > 0:
-		return fmt.Errorf("%s is not empty, so nothing was written; choose another directory with --dir", dir)
+		return fmt.Errorf("%s is not empty, so nothing was written; choose another directory with DIR (--dir)", dir)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s cannot be written to: %w; choose another directory with --dir", dir, err)
+		return fmt.Errorf("%s cannot be written to: %w; choose another directory with DIR (--dir)", dir, err)
 	}
 	for parent := dir; ; parent = filepath.Dir(parent) {
 		if _, err := os.Stat(filepath.Join(parent, "go.work")); err == nil {
-			return fmt.Errorf("%s is below %s, and the go command builds only the modules that the go.work there names; choose a directory elsewhere, such as --dir %s",
+			return fmt.Errorf("%s is below %s, and the go command builds only the modules that the go.work there names; choose a directory elsewhere with DIR (--dir), such as %s",
 				dir, parent, filepath.Join(filepath.Dir(parent), name))
 		}
 		if parent == filepath.Dir(parent) {

@@ -64,13 +64,13 @@ func TestRefuses(t *testing.T) {
 		"a module without domain":      {Options{Name: "reaper", Module: "reaper"}, []string{`the path "reaper"`, "missing dot in first path element", "begins with a domain"}},
 		"a module with a space":        {Options{Name: "reaper", Module: "example.com/my reaper"}, []string{"begins with a domain"}},
 		"a module of version 1":        {Options{Name: "reaper", Module: "example.com/reaper/v1"}, []string{"begins with a domain"}},
-		"a module that it requires":    {Options{Name: "reaper", Module: "k8s.io/client-go"}, []string{`the path "k8s.io/client-go"`, "give --module another"}},
+		"a module that it requires":    {Options{Name: "reaper", Module: "k8s.io/client-go"}, []string{`the path "k8s.io/client-go"`, "give MODULE (--module) another"}},
 		"no such lesson":               {Options{Name: "reaper", From: "9"}, []string{`no skeleton from lesson "9"`, "3 (03-workqueue)"}},
 		"a lesson without skeleton":    {Options{Name: "reaper", From: "1"}, []string{`no skeleton from lesson "1"`, "3 (03-workqueue)"}},
 		"a directory with a file":      {Options{Name: "reaper", Dir: full}, []string{full + " is not empty", "--dir"}},
 		"a file":                       {Options{Name: "reaper", Dir: filepath.Join(full, "file")}, []string{"cannot be written to", "--dir"}},
 		"below a file":                 {Options{Name: "reaper", Dir: filepath.Join(full, "file", "below")}, []string{"cannot be written to", "--dir"}},
-		"a workspace":                  {Options{Name: "reaper", Dir: filepath.Join(workspace, "a", "b")}, []string{"the go.work there", "--dir " + filepath.Join(dir, "reaper")}},
+		"a workspace":                  {Options{Name: "reaper", Dir: filepath.Join(workspace, "a", "b")}, []string{"the go.work there", "with DIR (--dir), such as " + filepath.Join(dir, "reaper")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.options.Root = root

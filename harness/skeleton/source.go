@@ -96,7 +96,7 @@ func (s *source) render(words *strings.Replacer) (map[string][]byte, error) {
 	for _, r := range s.Replace {
 		pairs = append(pairs, r.Old, words.Replace(r.New))
 		if !s.has(r.Old) {
-			return nil, fmt.Errorf("%s replaces %q, which is in none of its files; correct the entry, or remove it", s.path, r.Old)
+			return nil, fmt.Errorf("%s replaces %q, which is in none of its files and their names; correct the entry, or remove it", s.path, r.Old)
 		}
 	}
 	replacer := strings.NewReplacer(pairs...)
@@ -117,8 +117,8 @@ func (s *source) render(words *strings.Replacer) (map[string][]byte, error) {
 
 // has reports whether a word is in a file.
 func (s *source) has(word string) bool {
-	for _, text := range s.files {
-		if bytes.Contains(text, []byte(word)) {
+	for name, text := range s.files {
+		if bytes.Contains(text, []byte(word)) || strings.Contains(name, word) {
 			return true
 		}
 	}

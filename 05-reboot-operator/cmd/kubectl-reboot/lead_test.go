@@ -62,7 +62,7 @@ func startLeader(t *testing.T) *leader {
 	l.controller, err = reboot.New(ctx, l.client, f.options)
 	require.NoError(t, err)
 	go func() {
-		l.ended <- f.lead(ctx, honest{l.client}, func(ctx context.Context) error {
+		l.ended <- f.lead(ctx, contextual{l.client}, func(ctx context.Context) error {
 			defer func() { time.Sleep(time.Duration(l.finishing.Load())) }()
 			return f.publishAndRun(ctx, l.client, l.controller)
 		})

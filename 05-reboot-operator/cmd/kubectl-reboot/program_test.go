@@ -53,9 +53,15 @@ func TestSIGTERMIsNoFailure(t *testing.T) {
 			var log strings.Builder
 			program.Stdout, program.Stderr = io.Discard, &log
 			require.NoError(t, program.Start())
-			<-asked
+			ended := make(chan error, 1)
+			go func() { ended <- program.Wait() }()
+			select {
+			case <-asked:
+			case err := <-ended:
+				require.FailNow(t, "it has ended before it was told to", "%v %s", err, &log)
+			}
 			require.NoError(t, program.Process.Signal(syscall.SIGTERM))
-			require.NoError(t, program.Wait(), "%s", &log)
+			require.NoError(t, <-ended, "%s", &log)
 		})
 	}
 }

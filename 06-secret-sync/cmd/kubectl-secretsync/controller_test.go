@@ -79,7 +79,7 @@ func startCandidate(t *testing.T, leases kubernetes.Interface, answer func()) *c
 	require.NoError(t, err)
 	go func() {
 		defer close(c.ended)
-		c.err = f.lead(ctx, honest{leases}, c.controller)
+		c.err = f.lead(ctx, contextual{leases}, c.controller)
 	}()
 	return c
 }

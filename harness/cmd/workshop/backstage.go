@@ -74,6 +74,23 @@ func (b *backstage) prepare(ctx context.Context) (err error) {
 	return gobuild.Packages(ctx, dir, guess.Dir, "", &b.progress)
 }
 
+// watch ends a session if its control plane ends.
+func (b *backstage) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+	select {
+	case <-b.ready:
+	case <-ctx.Done():
+		return
+	}
+	if b.cluster == nil {
+		return
+	}
+	select {
+	case <-b.cluster.Done():
+		cancel(b.cluster.Err())
+	case <-ctx.Done():
+	}
+}
+
 // stage waits until all is prepared.
 func (b *backstage) stage(ctx context.Context) (*guess.Stage, error) {
 	select {

@@ -67,9 +67,16 @@ func chooseQuestions(all []guess.Question, names []string, f guessFlags) ([]gues
 		isNamed := len(names) == 0 || slices.Contains(names, q.Name)
 		isOfLesson := f.lesson == 0 || q.Lesson == f.lesson
 		isOfTopic := strings.Contains(strings.ToLower(q.Topic), strings.ToLower(f.topic))
-		if isNamed && isOfLesson && isOfTopic && (len(names) > 0 || q.Needs == "") {
-			chosen = append(chosen, q)
+		if !isNamed || !isOfLesson || !isOfTopic {
+			continue
 		}
+		if variable := guess.NeedVariable(q.Needs); q.Needs != "" && os.Getenv(variable) == "" {
+			if len(names) > 0 {
+				return nil, fmt.Errorf("question %q needs %s; once that is installed, set %s=real", q.Name, q.Needs, variable)
+			}
+			continue
+		}
+		chosen = append(chosen, q)
 	}
 	if len(chosen) == 0 {
 		return nil, errors.New("there is no such question; make guess list (workshop guess list) lists all, with their lessons and topics")
@@ -95,9 +102,12 @@ func playGuesses(ctx context.Context, names []string, f guessFlags) (err error) 
 	}
 	backstage := startBackstage(ctx, root, f.keep)
 	defer func() { err = errors.Join(err, backstage.end(err)) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go backstage.watch(ctx, cancel)
 	keys := newKeyboard()
 	session := guess.Session{
-		Questions: questions, Progress: progress, Out: os.Stdout, Columns: columns(), Room: f.room, Version: cluster.KubernetesVersion,
+		Questions: questions, Progress: progress, Out: os.Stdout, Columns: columns(), Room: f.room, Once: len(names) > 0, Version: cluster.KubernetesVersion,
 		Stage: backstage.stage,
 		Ask: func(ctx context.Context, prompt string) (string, error) {
 			keys.forgetTyped()
@@ -110,7 +120,14 @@ func playGuesses(ctx context.Context, names []string, f guessFlags) (err error) 
 		},
 	}
 	if f.step || f.room {
-		session.Pause, session.Keys = keys.pause, " · a: run the rest · q: stop"
+		session.Keys = " · a: run the rest · q: stop"
+		session.Pause = func(ctx context.Context) error {
+			err := keys.pause(ctx)
+			if errors.Is(err, errInputEnded) {
+				return play.ErrQuit
+			}
+			return err
+		}
 	}
 	if isTerminal() {
 		session.Shell = func(ctx context.Context, env []string) error {
@@ -190,8 +207,11 @@ func checkQuestion(ctx context.Context, stage *guess.Stage, q guess.Question, sh
 	if err != nil {
 		return fmt.Errorf("FAILED %s\n%s\n%w", q.Name, screen.String(), err)
 	}
+	if err := played.Close(ctx); err != nil {
+		return fmt.Errorf("FAILED %s\n%w", q.Name, err)
+	}
 	fmt.Printf("ok     %s (%.1f s)\n", q.Name, time.Since(start).Seconds())
-	return played.Close(ctx)
+	return nil
 }
 
 func guessListCommand() *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -48,7 +49,7 @@ func TestGuess(t *testing.T) {
 	out, status := r.workshop("x\nc 80\n\nb\n\n", "guess")
 	require.Zero(t, status, "%s", out)
 	for _, want := range []string{
-		"What is two and two?", "  b)  four\n", "type a letter from a to c, or ? if you don't know\n", "\n4 for guess-", "Not so. The answer: b) four\n", "It is even.",
+		"What is two and two?", "  b)  four\n", "type a letter from a to c, or ? if you don't know\n", "\n4 for guess-", "Wrong. The answer: b) four\n", "It is even.",
 		"once more, because you missed it", "Right. The answer: b) four\n", "That was the last question.", "  all         0 of 1\n",
 	} {
 		_, rest, ok := strings.Cut(out, want)
@@ -58,7 +59,7 @@ func TestGuess(t *testing.T) {
 	r.requireNothingLeft()
 	out, status = r.workshop("", "guess")
 	require.Zero(t, status, "%s", out)
-	require.Contains(t, out, "That was the last question.", "what was guessed is remembered")
+	require.Contains(t, out, "Nothing is left to ask.", "what was guessed is remembered")
 	out, status = r.workshop("", "guess", "list")
 	require.Zero(t, status)
 	require.Equal(t, "LESSON  TOPIC       NAME  LAST GUESS\n1       Arithmetic  sum   right\n", out)
@@ -111,11 +112,22 @@ func TestLeaveBeforeEverythingIsReady(t *testing.T) {
 			cmd := r.command("guess")
 			cmd.Stdin = typed
 			go func() {
-				_, _ = os.ReadFile(asked) // until something is being compiled
+				_, _ = os.ReadFile(asked) // until something is being compiled, or the command has ended
 				_, _ = io.WriteString(typist, stdin)
 				typist.Close()
 			}()
-			out, _ := cmd.CombinedOutput()
+			var screen bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &screen, &screen
+			require.NoError(t, cmd.Start())
+			state, err := cmd.Process.Wait()
+			require.NoError(t, err)
+			// If nothing was compiled, the goroutine still reads.
+			fifo, err := os.OpenFile(asked, os.O_RDWR, 0)
+			require.NoError(t, err)
+			fifo.Close()
+			_ = cmd.Wait() // what copies its output
+			out := screen.String()
+			require.Equal(t, map[string]int{"q": 0, "no more input": 1}[name], state.ExitCode(), "%s", out)
 			require.Contains(t, string(out), "What is two and two?")
 			require.NotContains(t, string(out), "context canceled")
 			r.requireNothingLeft()

@@ -38,14 +38,17 @@ func isTerminal() bool {
 	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
 }
 
+// errInputEnded is what pause returns when nobody can press Enter any more.
+var errInputEnded = errors.New("the lesson waits for Enter, but standard input has ended; STEP=0 (--step=false) plays it without waiting")
+
 // pause waits for the reader, as [play.Player.Pause].
 func (k *keyboard) pause(ctx context.Context) error {
-	// Who has pressed Enter while a command was running has not seen yet what comes next.
+	// Enter that was pressed while a command was running is no answer to this prompt.
 	k.forgetTyped()
 	answer, err := k.line(ctx)
 	switch {
 	case errors.Is(err, io.EOF):
-		return errors.New("STEP=1 (--step) waits for Enter, but standard input has ended")
+		return errInputEnded
 	case err != nil:
 		return err
 	}

@@ -51,7 +51,7 @@ next: [{does: Run it, command: 'go run ./cmd/{name}'}]
 		args []string
 		want string
 	}{
-		{nil, "give one name for the new controller, as in: workshop new my-controller"},
+		{nil, "give one name for the new controller, as in: make new my-controller (workshop new my-controller)"},
 		{[]string{"a", "b", "--from", "1"}, "give one name for the new controller"},
 		{[]string{"reaper", "--from", "1"}, "reaper is not empty, so nothing was written"},
 		{[]string{"Reaper", "--from", "1"}, `a controller cannot be called "Reaper"`},

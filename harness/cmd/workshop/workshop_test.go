@@ -273,7 +273,7 @@ func TestStep(t *testing.T) {
 	require.Contains(t, out, "$ echo two\ntwo\n", "it does not wait any more")
 	out, status = r.workshop("\n", "lesson", "1", "--step")
 	require.Equal(t, 1, status)
-	require.Contains(t, out, "STEP=1 (--step) waits for Enter, but standard input has ended")
+	require.Contains(t, out, "the lesson waits for Enter, but standard input has ended; STEP=0 (--step=false) plays it without waiting")
 	r.requireNothingLeft()
 }
 

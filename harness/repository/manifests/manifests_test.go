@@ -30,6 +30,7 @@ import (
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/clustertest"
 	"example.com/controllers/harness/guard"
+	"example.com/controllers/harness/lesson"
 	"example.com/controllers/harness/suite"
 	"example.com/controllers/harness/testinput"
 )
@@ -179,7 +180,7 @@ func probes(c corev1.Container) (all []string) {
 		switch {
 		case probe.HTTPGet == nil:
 			all = append(all, what+": it asks for no page")
-		case probe.HTTPGet.Path != want: // who is not ready, such as a replica that waits for the Lease, is not to be killed
+		case probe.HTTPGet.Path != want: // a replica that is not ready, such as one that waits for the Lease, must not be killed
 			all = append(all, fmt.Sprintf("%s: it asks for %s, not for %s", what, probe.HTTPGet.Path, want))
 		case !served[probe.HTTPGet.Port.String()]:
 			all = append(all, fmt.Sprintf("%s: no --address serves port %s", what, probe.HTTPGet.Port.String()))
@@ -266,18 +267,18 @@ func TestShippedManifests(t *testing.T) {
 	suite.Long(t, "it builds the lessons' programs")
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)
-	lessons, err := filepath.Glob(filepath.Join(root, "0*"))
+	lessons, err := lesson.All(root)
 	require.NoError(t, err)
-	require.Len(t, lessons, 6)
-	for _, lesson := range lessons {
-		t.Run(filepath.Base(lesson), func(t *testing.T) {
-			dir := filepath.Join(lesson, "manifests")
+	require.NotEmpty(t, lessons)
+	for _, l := range lessons {
+		t.Run(l.Name(), func(t *testing.T) {
+			dir := filepath.Join(l.Dir, "manifests")
 			testinput.Declare(dir)
 			programs := map[string]string{}
 			help := func(image string, args []string) string {
 				name := strings.TrimSuffix(image, ":dev")
 				if programs[name] == "" {
-					programs[name] = clustertest.BuildProgram(t, lesson, "./cmd/"+name)
+					programs[name] = clustertest.BuildProgram(t, l.Dir, "./cmd/"+name)
 				}
 				cmd := exec.CommandContext(t.Context(), programs[name], append(slices.Clone(args), "--help")...)
 				cmd.Env = []string{}
