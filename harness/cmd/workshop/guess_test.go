@@ -135,6 +135,17 @@ func TestLeaveBeforeEverythingIsReady(t *testing.T) {
 	}
 }
 
+// A control plane that dies in the middle is what went wrong, and not a question that is no longer true.
+func TestGuessWithoutAControlPlane(t *testing.T) {
+	r := newGuesses(t)
+	r.write("guesses/sum.md", strings.ReplaceAll(strings.Replace(sum, "$ echo $((2", "$ kill -9 $(cat $TMPDIR/workshop-cluster-*/pid); sleep 300; echo $((2", 1), "'''", "```"))
+	out, status := r.workshop("b\n", "guess")
+	require.Equal(t, 1, status, "%s", out)
+	require.Contains(t, out, "the control plane ended: signal: killed")
+	require.NotContains(t, out, "the question has to be rewritten")
+	r.requireNothingLeft()
+}
+
 func TestGuessWrongInput(t *testing.T) {
 	r := newGuesses(t)
 	for _, test := range []struct{ args, stdin, want string }{
