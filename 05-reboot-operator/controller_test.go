@@ -246,6 +246,28 @@ func TestGivesUpADrain(t *testing.T) {
 	})
 }
 
+// A7, A8: somebody uncordons the Node again and again during a drain that waits. The time for the drain runs from the admission,
+// not from the last time that the Node was cordoned.
+func TestUncordoningDoesNotProlongADrain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addMachine("node-00")
+		w.addPod("db", "node-00")
+		w.protect("db", true)
+		w.startController(0)
+		w.request("node-00")
+		for range 3 {
+			advance(3 * time.Minute)
+			w.edit("node-00", func(node *corev1.Node) { node.Spec.Unschedulable = false })
+		}
+		advance(30 * time.Second)
+		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
+		require.Len(t, w.told("node-00", "CordonedAgain"), 3)
+		advance(time.Minute)
+		require.Len(t, w.told("node-00", "DrainTimeout"), 1)
+		require.False(t, w.node("node-00").Spec.Unschedulable)
+	})
+}
+
 // No controller was running while the time for a drain passed. The next one does not evict Pods for a reboot that it gives up.
 func TestADrainThatIsOverdueEvictsNothing(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -543,8 +543,8 @@ func TestTwoSourcesForOneName(t *testing.T) {
 		require.Equal(t, []string{"create ns-00/db", "create ns-01/db"}, w.written())
 		require.Equal(t, "older", w.get("ns-00", "db").Annotations[SourceAnnotation])
 		require.Equal(t, []string{
-			"db Warning NameTaken Not copied to ns-00/db: Secret ns-00/db is a copy of older, which has priority for this name",
-			"db Warning NameTaken Not copied to ns-01/db: Secret ns-01/db is a copy of older, which has priority for this name",
+			"db Warning NameTaken Not copied to ns-00/db: Secret ns-00/db is for a copy of older, which has priority for this name",
+			"db Warning NameTaken Not copied to ns-01/db: Secret ns-01/db is for a copy of older, which has priority for this name",
 		}, w.told())
 		advance(time.Hour)
 		require.Empty(t, w.written(), "at rest")
@@ -552,6 +552,31 @@ func TestTwoSourcesForOneName(t *testing.T) {
 		advance(time.Minute)
 		require.Equal(t, []string{"update ns-00/db", "update ns-01/db"}, w.written())
 		w.requireCopies("db", names...)
+	})
+}
+
+// B11: two sources want the same name, in which a namesake is in the way. When one no longer wants it, the other is told.
+func TestTheOtherSourceOfANameIsTold(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(1)
+		w.create("ns-00", "db")
+		w.share("older")
+		w.edit("secret-sync", "older", annotated(NameAnnotation, "db"))
+		advance(time.Second)
+		w.share("db")
+		w.startController(0)
+		advance(time.Minute)
+		require.Equal(t, []string{
+			"db Warning NameTaken Not copied to ns-00/db: Secret ns-00/db is for a copy of older, which has priority for this name",
+			"older Warning NamesakeNotOurs Not copied to ns-00/db: Secret ns-00/db exists and was not created by this controller; delete or rename it",
+		}, w.told())
+		w.written()
+		w.edit("secret-sync", "older", annotated(NameAnnotation, "other"))
+		advance(time.Minute)
+		require.Equal(t, []string{"create ns-00/other"}, w.written())
+		require.Equal(t, []string{
+			"db Warning NamesakeNotOurs Not copied to ns-00/db: Secret ns-00/db exists and was not created by this controller; delete or rename it",
+		}, w.told())
 	})
 }
 

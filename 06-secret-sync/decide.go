@@ -116,7 +116,7 @@ func Decide(in Input) Decision {
 	if len(contenders) > 0 {
 		d.Source = contenders[0]
 		for _, loser := range contenders[1:] {
-			refuse(loser, NameTaken, "Secret %s is a copy of %s, which has priority for this name", in.Key, d.Source.Name)
+			refuse(loser, NameTaken, "Secret %s is for a copy of %s, which has priority for this name", in.Key, d.Source.Name)
 		}
 	}
 	switch {

@@ -400,14 +400,26 @@ func requireReason(t *testing.T, reason string, err error) {
 func TestConcurrentChanges(t *testing.T) {
 	w, n := newWorld(t), newNetwork()
 	made := w.ensure(n)
+	byHand := func() {
+		_, err := subnets.Update(t.Context(), w.direct, made.SubnetID, subnets.UpdateOpts{Name: new("by hand")}).Extract()
+		require.NoError(t, err)
+	}
+	byHand()
+	w.before = map[string]func(){"PUT subnets": byHand}
+	_, err := w.cloud.Ensure(t.Context(), n)
+	require.ErrorContains(t, err, "restore the name and the description of subnet")
+	require.ErrorContains(t, err, "Constrained to 2, but current revision is 3")
+	w.before = nil
+	require.Equal(t, made, w.ensure(n))
+
 	n.Spec.Gateway = "192.168.0.9"
 	w.before = map[string]func(){"PUT subnets": func() {
 		_, err := subnets.Update(t.Context(), w.direct, made.SubnetID, subnets.UpdateOpts{Description: new("by hand")}).Extract()
 		require.NoError(t, err)
 	}}
-	_, err := w.cloud.Ensure(t.Context(), n)
+	_, err = w.cloud.Ensure(t.Context(), n)
 	require.ErrorContains(t, err, "change the gateway of subnet")
-	require.ErrorContains(t, err, "Constrained to 1, but current revision is 2")
+	require.ErrorContains(t, err, "Constrained to 4, but current revision is 5")
 	require.Equal(t, made, w.ensure(n))
 	w.requireOne(n, made)
 

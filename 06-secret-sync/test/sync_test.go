@@ -356,7 +356,7 @@ func testTwoSources(t *testing.T) {
 	w.is("team-a", "registry", "older")
 	// Creation times have whole seconds. Of two sources that are equally old, the one whose name sorts first wins.
 	w.share("z", "younger", annotated(secretsync.NameAnnotation, "registry"))
-	require.Equal(t, "Not copied to team-a/registry: Secret team-a/registry is a copy of b, which has priority for this name", w.event("z", "NameTaken"))
+	require.Equal(t, "Not copied to team-a/registry: Secret team-a/registry is for a copy of b, which has priority for this name", w.event("z", "NameTaken"))
 	for _, name := range []string{"b", "z"} {
 		w.patch(w.Namespace, name, `{"metadata":{"annotations":{"example.com/touched":"yes"}}}`)
 	}

@@ -272,6 +272,21 @@ func TestExpectedSettles(t *testing.T) {
 	require.Empty(t, e.Uneven([]string{"added pods"}))
 }
 
+// What is added to a clone is not expected by the original, and the other way round.
+func TestAClonedExpectation(t *testing.T) {
+	one := oracle.Effects{Did: map[string]int{"create pods": 1}, Changes: map[string]int{"pods": 1}}
+	two := oracle.Effects{Did: map[string]int{"create pods": 2}, Changes: map[string]int{"pods": 2}}
+	e := expected(one)
+	clone := e.Clone()
+	require.Equal(t, *e, clone)
+	require.True(t, clone.Add(two))
+	require.Equal(t, oracle.Range{Min: 1, Max: 1}, e.Did["create pods"])
+	require.Equal(t, oracle.Range{Min: 1, Max: 1}, e.Changes["pods"])
+	again := clone.Clone()
+	require.False(t, again.Add(two), "known")
+	require.False(t, clone.Add(one), "known")
+}
+
 // If no run without faults has shown what came and went, because the API server had lost states, nothing can be said of a run that does.
 func TestNothingIsExpectedOfWhatIsNotKnown(t *testing.T) {
 	var e oracle.Expected

@@ -121,8 +121,8 @@ func TestReadChecksQuotedDiffs(t *testing.T) {
 	quote := func(diff string) error {
 		path := write(t, "'''diff old.go new.go\n"+diff+"\n'''\n")
 		for file, source := range map[string]string{
-			"old.go": "package code\n\nfunc both() {\n\told()\n}\n",
-			"new.go": "package code\n\nimport \"x\"\n\nfunc both() {\n\tnew()\n}\n",
+			"old.go": "package code\n\nfunc both() {\n\told()\n}\n\nfunc last() {}\n",
+			"new.go": "package code\n\nimport \"x\"\n\nfunc both() {\n\tnew()\n}\n\nfunc last() {}\n",
 		} {
 			require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), file), []byte(source), 0o600))
 		}
@@ -130,6 +130,8 @@ func TestReadChecksQuotedDiffs(t *testing.T) {
 		return err
 	}
 	require.NoError(t, quote(" func both() {\n-\told()\n+\tnew()\n }"))
+	require.NoError(t, quote(" func both() {\n-\told()\n+\tnew()\n }\n\n func last() {}"), "an empty line of both")
+	require.ErrorContains(t, quote(" func both() {\n-\told()\n+\tnew()\n }\n func last() {}"), "not in old.go", "an empty line that is left out")
 	require.NoError(t, quote("+import \"x\"\n...\n func both() {\n...\n }"))
 	require.ErrorContains(t, quote("-\tnew()"), "not in old.go")
 	require.ErrorContains(t, quote("+\told()"), "not in new.go")

@@ -115,6 +115,17 @@ func TestLeavesNothingAfterAnError(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "cmd", "reaper", "main.go"))
 }
 
+// A file that could not be written as a whole goes with the others, also in a directory that was there.
+func TestLeavesNoHalfWrittenFile(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("a device that is always full: ", err)
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink("/dev/full", filepath.Join(dir, "full"))) // opened like a new file
+	require.ErrorContains(t, writeAll(t.Context(), dir, map[string][]byte{"full": []byte("text")}), "no space left on device")
+	requireEmpty(t, dir)
+}
+
 func requireEmpty(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

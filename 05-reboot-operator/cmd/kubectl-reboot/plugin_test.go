@@ -789,6 +789,18 @@ func TestStatusWatchOfPodsThatForbidReboots(t *testing.T) {
 	f.awaitRow(t, "a      Needed   <unknown>   <none>        00000001   Pod shop/db to end")
 }
 
+// With several selectors, the Pods of each forbid reboots, and one that goes leaves the others. The Pods are there from the start,
+// because the fake clientset's lists heed label selectors, and its watches do not.
+func TestStatusWatchOfPodsOfSeveralSelectors(t *testing.T) {
+	f := follow(t, fake.NewClientset(node("a", "reboot-needed="), pod("db", "a"), pod("migration", "a"),
+		ledger("default", `flags={"max-unavailable":"1","blocking-pods":"app=db\napp=migration"}`)))
+	for _, app := range []string{"db", "migration"} {
+		f.awaitWatch(t, "pods", "app="+app)
+	}
+	require.NoError(t, f.client.CoreV1().Pods("shop").Delete(t.Context(), "migration", metav1.DeleteOptions{}))
+	f.awaitRow(t, "a      Needed   <unknown>   <none>        00000001   Pod shop/db to end")
+}
+
 // Of the Nodes that are being drained, only the Pods of those that are selected are watched, and all of them.
 func TestStatusWatchOfDrains(t *testing.T) {
 	drained := func(name string) *corev1.Node {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,10 +16,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"example.com/controllers/harness/apiproxy"
@@ -75,6 +79,47 @@ func TestWorld(t *testing.T) {
 			w.Eventually(time.Minute, func() bool { return w.Exists("pods", "shop", "web-1") }, "it was not created")
 			require.NoError(w.T, p.Err())
 			p.Stop()
+		}},
+		check.Scene{Name: "broken watches", Play: func(w *check.World) {
+			w.Given(pod("web-0"), pod("web-1"))
+			var events []string // of an informer
+			w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+				factory := informers.NewSharedInformerFactory(client, 0)
+				informer := factory.Core().V1().Pods().Informer()
+				_, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+					AddFunc: func(object any, _ bool) { events = append(events, "add "+object.(*corev1.Pod).Name) },
+					DeleteFunc: func(object any) {
+						tombstone, missed := object.(cache.DeletedFinalStateUnknown)
+						if missed {
+							object = tombstone.Obj
+						}
+						events = append(events, fmt.Sprintf("delete %s, missed: %t", object.(*corev1.Pod).Name, missed))
+					},
+				})
+				factory.Start(ctx.Done())
+				<-ctx.Done()
+				factory.Shutdown()
+				return err
+			})
+			for range 2 { // each time, an informer misses what happens meanwhile
+				w.Advance(time.Minute)
+				events = nil
+				before := check.Must(w.Client.CoreV1().Pods("shop").List(w.T.Context(), metav1.ListOptions{})).ResourceVersion
+				w.BreakWatches("pods", func() {
+					w.Delete("pods", "shop", "web-0")
+					w.Delete("pods", "shop", "web-1")
+					w.Given(pod("web-1"))
+				})
+				w.Advance(time.Minute)
+				require.Equal(w.T, []string{"delete web-0, missed: true"}, events, "it lists again; web-1 is an update")
+				again := check.Must(w.Client.CoreV1().Pods("shop").Watch(w.T.Context(), metav1.ListOptions{ResourceVersion: before}))
+				first := <-again.ResultChan()
+				again.Stop()
+				require.True(w.T, apierrors.IsResourceExpired(apierrors.FromObject(first.Object)), "a watch does not go on where it was")
+				w.Given(pod("web-0"))
+				w.Advance(time.Minute)
+				require.Equal(w.T, "add web-0", events[1])
+			}
 		}},
 		check.Scene{Name: "killed programs", Play: func(w *check.World) {
 			w.InjectFault(apiproxy.Fault{Match: apiproxy.Match{Verb: "create", To: 1}, Effect: apiproxy.Effect{Kill: apiproxy.After}})
