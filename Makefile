@@ -138,6 +138,7 @@ test: ## Run the checks, the unit tests, the exercises, and the pages of lessons
 test-all: c-compiler ## Run all checks and tests, with the race detector, and play every page
 	@$(MAKE) test
 	@$(MAKE) test-rest
+	@$(MAKE) test-change
 	@.workshop/bin/bootstrap harness slowest .workshop/test.json .workshop/rest.json
 
 # Modules without packages of their own: they pin the versions of other people's programs.
@@ -268,10 +269,21 @@ survivors = $(or $(filter 0$(or $(LESSON),3)-%,$(wildcard 0*/test/survivors.txt)
 mutation: ## Mutation testing: change one Go operator at a time, and see whether the
 ##  lesson's tests fail
 ##  LESSON=3: which; MUTATION="--only controller.go": flags
+##  SINCE=HEAD~3: the lines of all lessons and of the harness that are not as in that
+##  commit; BUDGET=10m: begin no mutant after that time
 	@cd tools/gremlins && GOWORK=off go build -o ../../.workshop/bin/ tool
 	@cd harness && GOWORK=off go build -o ../.workshop/bin/ ./cmd/mutation
 	@KUBE_CACHE_MUTATION_DETECTOR=true WORKSHOP_WATCH_PID=$$PPID .workshop/bin/mutation --gremlins .workshop/bin/gremlins \
-		--explained "$(survivors)" $(MUTATION) "$(firstword $(subst /, ,$(survivors)))"
+		$(if $(SINCE),--since "$(SINCE)") $(if $(BUDGET),--budget "$(BUDGET)") $(MUTATION) \
+		$(if $(or $(LESSON),$(if $(SINCE),,3)),"$(firstword $(subst /, ,$(survivors)))",$(patsubst %/test/survivors.txt,%,$(wildcard 0*/test/survivors.txt)) harness)
+
+# What was not pushed yet, or the last commit.
+.PHONY: test-change
+test-change:
+	@base=$$(git merge-base HEAD '@{upstream}' 2>/dev/null) || base=; \
+	if [ -z "$$base" ] || [ "$$base" = "$$(git rev-parse HEAD)" ]; then base=$$(git rev-parse --verify --quiet HEAD~1) || base=; fi; \
+	if [ -z "$$base" ]; then echo "mutation testing: there is no commit before this one to compare it with"; exit 0; fi; \
+	$(MAKE) mutation SINCE="$$base" BUDGET=2m LESSON=
 
 # Old output is deleted first, so that files which the generators no longer write do not stay.
 .PHONY: generate

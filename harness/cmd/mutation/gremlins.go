@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/proc"
@@ -27,71 +28,128 @@ import (
 // compiled as well.
 const patience = 6
 
-// runGremlins runs Gremlins on the packages of a module, one at a time, with one worker.
-func runGremlins(ctx context.Context, gremlins, module string, only *regexp.Regexp) (all []mutant, err error) {
-	gremlins, err = filepath.Abs(gremlins)
+// runner runs Gremlins on the packages of modules, one at a time, with one worker.
+type runner struct {
+	gremlins string         // its path
+	only     *regexp.Regexp // of the files' paths, relative to the module
+	since    string         // a commit; if it is "", all lines are mutated
+	until    time.Time      // no mutant is begun after that, unless it is zero
+}
+
+// outcome is what became of the mutants of a module.
+type outcome struct {
+	mutants  []mutant
+	notTried int // packages and mutants for which there was no time
+}
+
+func (g runner) run(ctx context.Context, module string) (all outcome, err error) {
+	gremlins, err := filepath.Abs(g.gremlins)
 	if err != nil {
-		return nil, err
+		return outcome{}, err
+	}
+	var changed map[string][]lineRange
+	if g.since != "" {
+		if changed, err = changes(ctx, module, g.since); err != nil {
+			return outcome{}, err
+		}
 	}
 	scratch, err := os.MkdirTemp("", "mutation-")
 	if err != nil {
-		return nil, err
+		return outcome{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	env, err := environment(ctx, scratch)
 	if err != nil {
-		return nil, err
+		return outcome{}, err
+	}
+	late := filepath.Join(scratch, "late")
+	if !g.until.IsZero() {
+		env = append(env, lateFile+"="+late, fmt.Sprint(deadline, "=", g.until.Unix()))
 	}
 	packages, err := listPackages(ctx, module)
 	if err != nil {
-		return nil, err
+		return outcome{}, err
 	}
 	for _, p := range packages {
 		dir, err := filepath.Rel(module, p.Dir)
 		if err != nil {
-			return nil, err
+			return outcome{}, err
 		}
 		args := []string{"unleash", "--workers", "1", "--timeout-coefficient", strconv.Itoa(patience),
+			"--output-statuses", "lktv", // those of mutants that were run
 			"--invert-logical", "--invert-loopctrl", "--invert-assignments", "--invert-bwassign", "--remove-self-assignments",
 			// Without --invert-bitwise, which takes the & before an operand for the operator, and then does not compile.
 			"--exclude-files", "/"} // of other packages
 		sources := map[string]source{}
+		var covered []string
 		for _, name := range p.GoFiles {
 			s, err := readSource(filepath.Join(p.Dir, name))
 			if err != nil {
-				return nil, err
+				return outcome{}, err
 			}
-			if ast.IsGenerated(s.file) || !only.MatchString(filepath.ToSlash(filepath.Join(dir, name))) {
+			path := filepath.ToSlash(filepath.Join(dir, name))
+			ranges := []lineRange{everyLine}
+			if changed != nil {
+				ranges = changed[path]
+			}
+			if ast.IsGenerated(s.file) || !g.only.MatchString(path) || len(ranges) == 0 {
 				args = append(args, "--exclude-files", "^"+regexp.QuoteMeta(name)+"$")
 				continue
 			}
 			sources[name] = s
+			for _, r := range ranges {
+				covered = append(covered, profileLine(name, r))
+			}
 		}
 		if len(sources) == 0 {
+			continue
+		}
+		if !g.until.IsZero() && time.Now().After(g.until) {
+			fmt.Printf("\n%s: not begun, the time is up\n", p.ImportPath)
+			all.notTried++
 			continue
 		}
 		fmt.Println("\n" + p.ImportPath)
 		output := filepath.Join(scratch, "output.json")
 		if err := os.RemoveAll(output); err != nil {
-			return nil, err
+			return outcome{}, err
 		}
 		cmd := exec.CommandContext(ctx, gremlins, append(args, "--output", output, p.Dir)...)
-		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = module, env, os.Stdout, os.Stderr
+		cmd.Dir, cmd.Stdout, cmd.Stderr = module, os.Stdout, os.Stderr
+		cmd.Env = append(slices.Clone(env), profile+"="+strings.Join(covered, ""))
 		proc.Group(cmd)
 		err = cmd.Run()
 		if cmd.Process != nil {
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // programs whose tests were cut off by a time limit
 		}
 		if err := errors.Join(err, context.Cause(ctx)); err != nil {
-			return nil, fmt.Errorf("gremlins, in package %s: %w", p.ImportPath, err)
+			return outcome{}, fmt.Errorf("gremlins, in package %s: %w", p.ImportPath, err)
 		}
 		mutants, err := readOutput(output, dir, sources)
 		if err != nil {
-			return nil, err
+			return outcome{}, err
 		}
-		all = append(all, mutants...)
+		all.mutants = append(all.mutants, mutants...)
 	}
-	return all, nil
+	notes, err := os.ReadFile(late)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
+	}
+	all.leaveOut(strings.Count(string(notes), "\n"))
+	return all, err
+}
+
+// leaveOut takes mutants out for which there was no time. The go command says of them that they do not compile; which of those that do
+// not compile they are does not matter.
+func (o *outcome) leaveOut(late int) {
+	o.notTried += late
+	o.mutants = slices.DeleteFunc(o.mutants, func(m mutant) bool {
+		if m.status != notViable || late == 0 {
+			return false
+		}
+		late--
+		return true
+	})
 }
 
 // environment returns that of Gremlins and the tests. The go command on its PATH is this program, see goCommand.
@@ -180,6 +238,9 @@ func readOutput(path, dir string, sources map[string]source) ([]mutant, error) {
 	for _, file := range output.Files {
 		for _, m := range file.Mutations {
 			result := status(m.Status)
+			if result == unchanged {
+				continue
+			}
 			if !slices.Contains([]status{killed, timedOut, lived, notViable}, result) {
 				return nil, fmt.Errorf("gremlins did not run the mutant at %s:%d:%d: %s", file.Name, m.Line, m.Column, m.Status)
 			}

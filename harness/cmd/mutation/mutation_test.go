@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -107,7 +112,7 @@ func TestMatch(t *testing.T) {
 			}
 			require.Equal(t, test.unexplained, numbers)
 			require.Len(t, stale, test.stale)
-			err := report(&strings.Builder{}, "survivors.txt", test.mutants, explanations)
+			err := report(&strings.Builder{}, "survivors.txt", outcome{mutants: test.mutants}, explanations)
 			require.Equal(t, len(unexplained)+len(stale) > 0, err != nil, "%v", err)
 		})
 	}
@@ -120,9 +125,9 @@ func TestScore(t *testing.T) {
 	explanations, err := parseExplanations("a.go | f | M | 3 | equivalent: both are 0\na.go | f | M | 4 | nobody reads it\na.go | f | M | 6 | equivalent, once")
 	require.NoError(t, err)
 	var out strings.Builder
-	require.Error(t, report(&out, "survivors.txt", mutants, explanations))
+	require.Error(t, report(&out, "survivors.txt", outcome{mutants: mutants}, explanations))
 	require.Contains(t, out.String(), "That is 66 % of those that are not equivalent to the code.")
-	require.NoError(t, report(&out, "survivors.txt", nil, nil))
+	require.NoError(t, report(&out, "survivors.txt", outcome{}, nil))
 }
 
 // The program stands in for Gremlins. It runs the go command as that does, with the coverage first, and then the tests of
@@ -164,20 +169,229 @@ func TestRunGremlins(t *testing.T) {
 	gremlins := filepath.Join(t.TempDir(), "gremlins")
 	require.NoError(t, os.WriteFile(gremlins, []byte(standIn), 0o700))
 
-	mutants, err := runGremlins(t.Context(), gremlins, dir, regexp.MustCompile(""))
+	g := runner{gremlins: gremlins, only: regexp.MustCompile("")}
+	found, err := g.run(t.Context(), dir)
 	require.NoError(t, err)
-	require.Equal(t, []mutant{
+	require.Equal(t, outcome{mutants: []mutant{
 		{key{"tiny.go", "add", "CONDITIONALS_NEGATION", "if n < 0 || n [>] 100 {"}, 8, killed},
 		{key{"tiny.go", "add", "CONDITIONALS_BOUNDARY", "if n [<] 0 || n > 100 {"}, 8, lived},
-	}, mutants)
+	}}, found)
 	statuses, err := os.ReadFile(filepath.Join(dir, "statuses"))
 	require.NoError(t, err)
 	require.Equal(t, "0\n1\n2\n", string(statuses), "of tests that succeed, fail, and do not compile")
 	profile, err := os.ReadFile(filepath.Join(dir, "profile"))
 	require.NoError(t, err)
-	require.Contains(t, string(profile), "tiny.go:1.1,1000000.1 1 1\n", "the whole file is covered")
+	require.Contains(t, string(profile), "tiny.go:1.1,1000000.1000000 1 1\n", "the whole file is covered")
 
-	mutants, err = runGremlins(t.Context(), "/nowhere", dir, regexp.MustCompile("^other"))
+	found, err = runner{gremlins: "/nowhere", only: regexp.MustCompile("^other")}.run(t.Context(), dir)
 	require.NoError(t, err, "there is no such file, so Gremlins does not run")
-	require.Empty(t, mutants)
+	require.Empty(t, found)
+	found, err = runner{gremlins: "/nowhere", only: regexp.MustCompile(""), until: time.Now().Add(-time.Second)}.run(t.Context(), dir)
+	require.NoError(t, err, "there is no time, so Gremlins does not run")
+	require.Equal(t, outcome{notTried: 1}, found)
+}
+
+func TestParseDiff(t *testing.T) {
+	require.Equal(t, map[string][]lineRange{
+		"a.go":     {{3, 3}, {10, 12}},
+		"b c.go":   {{1, 2}},
+		"sub/d.go": {{8, 8}},
+	}, parseDiff(`diff --git a.go a.go
+index 1..2 100644
+--- a.go
++++ a.go
+@@ -3 +3 @@ func f() {
+-	a
++	b
+@@ -9,0 +10,3 @@
++	c
++++ not.go
++@@ -1 +1 @@
+@@ -20,2 +22,0 @@
+-	gone
+-	gone
+diff --git b c.go b c.go
+new file mode 100644
+--- /dev/null
++++ b c.go	
+@@ -0,0 +1,2 @@
++x
++y
+diff --git sub/d.go sub/d.go
+--- sub/d.go
++++ sub/d.go
+@@ -7,2 +8 @@
+-x
+-y
++z
+`))
+}
+
+// After the deadline, the go command says at once that the package does not compile.
+func TestNoteIfLate(t *testing.T) {
+	notes := filepath.Join(t.TempDir(), "late")
+	t.Setenv(lateFile, notes)
+	t.Setenv(realGo, "/nowhere")
+	for _, test := range []struct {
+		until        string
+		status, late int
+	}{
+		{"", 1, 0}, {"4000000000", 1, 0}, {"1", 2, 1}, {"1", 2, 2}, {"soon", 1, 2},
+	} {
+		t.Setenv(deadline, test.until)
+		require.Equal(t, test.status, goCommand([]string{"test", "-timeout", "1m", "x"}))
+		text, err := os.ReadFile(notes)
+		require.Equal(t, test.late == 0, errors.Is(err, fs.ErrNotExist))
+		require.Equal(t, test.late, strings.Count(string(text), "\n"))
+	}
+}
+
+// history makes a repository with one commit, and returns its directory and a function that writes a file there.
+func history(t *testing.T, files map[string]string) (dir string, write func(name, text string)) {
+	dir = t.TempDir()
+	git := func(args ...string) {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	write = func(name, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	git("init", "--quiet")
+	for name, text := range files {
+		write(name, text)
+	}
+	git("add", ".")
+	git("commit", "--quiet", "--message", "first")
+	return dir, write
+}
+
+// What has changed since a commit, in one directory of a repository; a file that git does not track has changed as a whole.
+func TestChanges(t *testing.T) {
+	dir, write := history(t, map[string]string{"module/tiny.go": code, "module/same.go": "package tiny\n", "other/x.go": "package x\n"})
+	write("module/tiny.go", strings.NewReplacer("n > 100", "n > 10", "10 * 10", "9 * 9").Replace(code))
+	write("module/sub/new.go", "package sub\n")
+	write("other/x.go", "package y\n")
+	got, err := changes(t.Context(), filepath.Join(dir, "module"), "HEAD")
+	require.NoError(t, err)
+	require.Equal(t, map[string][]lineRange{"tiny.go": {{8, 8}, {15, 15}}, "sub/new.go": {everyLine}}, got)
+	_, err = changes(t.Context(), dir, "no-such-commit")
+	require.ErrorContains(t, err, "no-such-commit")
+}
+
+func TestWrongInput(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                   "usage: ",
+		"--gremlins g":                       "usage: ",
+		"--gremlins g --only ( .":            "--only: ",
+		"--gremlins g --budget -1s .":        "--budget is -1s",
+		"--gremlins g --budget soon .":       "invalid value",
+		"--gremlins g /nowhere":              "/nowhere/survivors.txt",
+		"--gremlins g --since nowhere ../..": "nowhere",
+	} {
+		require.ErrorContains(t, run(t.Context(), t.Output(), strings.Fields(args)), want, args)
+	}
+}
+
+// With a part of the mutants, the explanations of the others say nothing.
+func TestExplainsOneOf(t *testing.T) {
+	a := key{"a.go", "f", "M", "if err [!=] nil {"}
+	require.True(t, explanation{mutant: a}.explainsOneOf([]mutant{{a, 1, killed}}))
+	require.False(t, explanation{mutant: a}.explainsOneOf([]mutant{{key{"a.go", "g", "M", a.line}, 1, lived}}))
+	require.True(t, explanation{mutant: wholeFile("a.go")}.explainsOneOf([]mutant{{a, 1, lived}}))
+	require.False(t, explanation{mutant: wholeFile("a.go")}.explainsOneOf([]mutant{{a, 1, killed}}))
+	require.False(t, explanation{mutant: wholeFile("b.go")}.explainsOneOf([]mutant{{a, 1, lived}}))
+}
+
+// The program stands in for Gremlins, too: it says what became of three mutants, and keeps the profile. If it is to be late, it waits for
+// the deadline before the last one.
+const shortStandIn = `#!/bin/sh
+set -e
+while [ $# -gt 0 ]; do
+	if [ "$1" = --output ]; then output=$2; fi
+	last=$1; shift
+done
+printf '%s' "$MUTATION_PROFILE" >"$last/profile"
+status=KILLED
+if [ -e "$last/wait" ]; then
+	while [ "$(date +%s)" -lt "$MUTATION_UNTIL" ]; do sleep 0.05; done
+	if go test -timeout 1m -failfast example.com/late; then exit 1; fi
+	status='NOT VIABLE'
+fi
+cat >"$output" <<END
+{"files":[{"file_name":"tiny.go","mutations":[
+	{"line":11,"column":6,"type":"M","status":"NOT COVERED"},{"line":8,"column":7,"type":"M","status":"LIVED"},{"line":8,"column":16,"type":"M","status":"$status"}]}]}
+END
+`
+
+func TestRun(t *testing.T) {
+	const explained = "tiny.go | add | M | if n [<] 0 || n > 100 { | nobody needs it\n"
+	gremlins := filepath.Join(t.TempDir(), "gremlins")
+	require.NoError(t, os.WriteFile(gremlins, []byte(shortStandIn), 0o700))
+	dir, write := history(t, map[string]string{"go.mod": "module example.com/tiny\n\ngo 1.26.0\n", "tiny.go": code, "survivors.txt": explained})
+	play := func(flags ...string) (string, error) {
+		var out strings.Builder
+		err := run(t.Context(), &out, append([]string{"--gremlins", gremlins}, append(flags, dir)...))
+		return out.String(), err
+	}
+	out, err := play()
+	require.NoError(t, err)
+	require.Contains(t, out, "2 mutants: 1 caught, and 0 that made the tests hang; 1 survived, 1 of them explained")
+	require.NotContains(t, out, "The time was up")
+
+	// What has not changed is not run, so nothing is said of its explanations.
+	const another = "tiny.go | add | M | c.n [+=] n | no such survivor\n"
+	write("survivors.txt", explained+another)
+	_, err = play()
+	require.EqualError(t, err, "0 survivors without an explanation, 1 explanations without a survivor")
+	out, err = play("--since", "HEAD")
+	require.NoError(t, err)
+	require.Equal(t, dir+": no operator in what has changed since HEAD\n", out)
+	require.NoError(t, os.Remove(filepath.Join(dir, "profile")))
+	write("tiny.go", strings.Replace(code, "n < 0", "n < 2", 1))
+	_, err = play("--since", "HEAD")
+	require.EqualError(t, err, "1 survivors without an explanation, 0 explanations without a survivor", "the line is another one")
+	profile, err := os.ReadFile(filepath.Join(dir, "profile"))
+	require.NoError(t, err)
+	require.Equal(t, "tiny.go:8.1,8.1000000 1 1\n", string(profile))
+
+	// Without the time for some, nothing is said of the others' explanations, either.
+	write("tiny.go", code)
+	_, err = play("--budget", "1h")
+	require.EqualError(t, err, "0 survivors without an explanation, 1 explanations without a survivor")
+	write("wait", "")
+	out, err = play("--budget", "1s")
+	require.NoError(t, err)
+	require.Contains(t, out, "1 mutants: 0 caught, and 0 that made the tests hang; 1 survived, 1 of them explained")
+	require.Contains(t, out, "The time was up before 1 more")
+	out, err = play("--budget", "1ns", "--since", "HEAD~0")
+	require.NoError(t, err)
+	require.Equal(t, dir+": no operator in what has changed since HEAD~0\n", out)
+	out, err = play("--budget", "1ns")
+	require.NoError(t, err)
+	require.Contains(t, out, "The time was up before 1 more")
+	write("tiny.go", strings.Replace(code, "n < 0", "n < 2", 1))
+	_, err = play("--budget", "1s", "--since", "HEAD")
+	require.EqualError(t, err, "1 survivors without an explanation, 0 explanations without a survivor", "one was run, one was not")
+	write("sub/new.go", "package sub\n")
+	out, err = play("--budget", "1ns", "--since", "HEAD")
+	require.NoError(t, err)
+	require.Contains(t, out, "The time was up before 2 more")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, run(ctx, t.Output(), []string{"--gremlins", gremlins, dir, dir}), context.Canceled)
+}
+
+func TestLeaveOut(t *testing.T) {
+	for _, test := range []struct{ late, left, notTried int }{{0, 3, 1}, {1, 2, 2}, {2, 1, 3}} {
+		o := outcome{mutants: []mutant{{status: notViable}, {status: killed}, {status: notViable}}, notTried: 1}
+		o.leaveOut(test.late)
+		require.Len(t, o.mutants, test.left)
+		require.Equal(t, test.notTried, o.notTried)
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,7 @@ const (
 	timedOut  status = "TIMED OUT"
 	lived     status = "LIVED"
 	notViable status = "NOT VIABLE"
+	unchanged status = "NOT COVERED" // by the profile that goCommand writes
 )
 
 // mutant is one changed operator.
@@ -69,6 +71,13 @@ func parseExplanations(text string) ([]explanation, error) {
 			strings.HasPrefix(strings.TrimSpace(fields[last]), "equivalent")})
 	}
 	return explanations, nil
+}
+
+// explainsOneOf reports whether one of the mutants survived, or was caught, for which the explanation is.
+func (e explanation) explainsOneOf(mutants []mutant) bool {
+	return slices.ContainsFunc(mutants, func(m mutant) bool {
+		return m.key == e.mutant || e.mutant == wholeFile(m.file) && m.status == lived
+	})
 }
 
 func wholeFile(file string) key { return key{file, everything, everything, everything} }
