@@ -38,7 +38,7 @@ func runLimited(ctx context.Context, limit time.Duration, p guard.Program) (fini
 	p.Started = func(guard int) {
 		started = true
 		go func() {
-			allowed, reached := awaitLimit(limited, limit, int32(guard))
+			allowed, reached := awaitLimit(limited, limit, func() (time.Duration, error) { return processorTime(limited, int32(guard)) })
 			if reached {
 				askWhere(limited, int32(guard))
 				cancel(errLimit)
@@ -59,9 +59,9 @@ func runLimited(ctx context.Context, limit time.Duration, p guard.Program) (fini
 	return f, err
 }
 
-// awaitLimit returns when the guard's program has reached its limit, and how long it was allowed to take. It returns early, with
-// false, if the context is cancelled.
-func awaitLimit(ctx context.Context, limit time.Duration, guard int32) (allowed time.Duration, reached bool) {
+// awaitLimit returns when a program has reached its limit, and how long it was allowed to take. It returns early, with false, if
+// the context is cancelled. processorTime returns how much the program has used.
+func awaitLimit(ctx context.Context, limit time.Duration, processorTime func() (time.Duration, error)) (allowed time.Duration, reached bool) {
 	var before time.Duration
 	for allowed = limit; ; allowed += limit {
 		select {
@@ -69,7 +69,7 @@ func awaitLimit(ctx context.Context, limit time.Duration, guard int32) (allowed 
 			return allowed, false
 		case <-time.After(limit):
 		}
-		used, err := processorTime(ctx, guard)
+		used, err := processorTime()
 		if err != nil || allowed >= patience*limit || !isStarved(used-before, limit) {
 			return allowed, true
 		}

@@ -318,10 +318,14 @@ func TestDeviations(t *testing.T) {
 		mayDiffer []string
 		want      []string // messages; a tolerable one begins with "note: "
 	}{
-		"nothing":                          {expected: expected(oracle.Effects{})},
-		"the same":                         {expected: expected(one), run: one},
-		"more deletes":                     {expected: expected(one), run: counts(3, 1), want: []string{"delete pods a: 3 times, should be 1"}},
-		"more deletes, though disturbed":   {expected: expected(one), run: counts(2, 1), injected: 9, want: []string{"delete pods a: 2 times, should be 1"}},
+		"nothing":                        {expected: expected(oracle.Effects{})},
+		"the same":                       {expected: expected(one), run: one},
+		"more deletes":                   {expected: expected(one), run: counts(3, 1), want: []string{"delete pods a: 3 times, should be 1"}},
+		"more deletes, though disturbed": {expected: expected(one), run: counts(2, 1), injected: 9, want: []string{"delete pods a: 2 times, should be 1"}},
+		"more collections, though disturbed": {expected: expected(oracle.Effects{Did: map[string]int{"deletecollection pods": 1}}), run: oracle.Effects{Did: map[string]int{"deletecollection pods": 2}}, injected: 9,
+			want: []string{"deletecollection pods: 2 times, should be 1"}},
+		"more creations, though disturbed": {expected: expected(oracle.Effects{Did: map[string]int{"create pods": 1}}), run: oracle.Effects{Did: map[string]int{"create pods": 2}}, injected: 9,
+			want: []string{"create pods: 2 times, should be 1"}},
 		"fewer deletes":                    {expected: expected(counts(3, 1)), run: one, want: []string{"note: delete pods a: once, should be 3"}},
 		"none":                             {expected: expected(one), run: oracle.Effects{}, want: []string{"note: delete pods a: 0 times, should be 1", "note: update pods/status a: 0 times, should be 1"}},
 		"one that never was":               {expected: expected(oracle.Effects{}), run: counts(1, 0), want: []string{"delete pods a: once, should be 0"}},

@@ -112,6 +112,8 @@ func TestReadChecksQuotedCode(t *testing.T) {
 	require.NoError(t, quote("func first() {\n  // ...\n}\n...\nfunc second() {}"))
 	require.ErrorContains(t, quote("func first() {\n\tpanic(1)\n}"), "the page quotes what is not in code.go:\n  func first() {\n  panic(1)")
 	require.ErrorContains(t, quote("func second() {}\n...\nfunc first() {"), "the page quotes what is not in code.go")
+	require.ErrorContains(t, quote("func second() {}\n...\nfunc second() {}"), "the page quotes what is not in code.go", "it is there once")
+	require.ErrorContains(t, quote("func first() {\n\treturn\n...\n\treturn\n}"), "the page quotes what is not in code.go", "pieces do not overlap")
 
 	_, err := Read(write(t, "'''go missing.go\npackage x\n'''\n"))
 	require.ErrorContains(t, err, "README.md:1: the page quotes missing.go")

@@ -252,11 +252,34 @@ func TestAPageGetsAnEnvironmentOfItsOwn(t *testing.T) {
 	home, err := os.UserHomeDir()
 	require.NoError(t, err)
 	screen, _, err := playText(t, t.Context(), play.Player{Env: []string{"GIVEN=yes"}},
-		"<!-- env: NAMED NAMED_TOO NOT_SET -->\nProse.\n"+
+		"<!-- env: NAMED -->\nProse.\n\n<!-- env: NAMED_TOO NOT_SET -->\nMore.\n"+
 			console("$ env | grep 'the caller' | sort", "NAMED=the caller's", "NAMED_TOO=the caller's", "$ echo $GIVEN", "yes",
 				"$ test \"$HOME\" != "+home+" && test ! -e \"$HOME/.kube\"", "$ command -v sh", "..."))
 	require.NoError(t, err)
 	require.NotContains(t, screen, "<!--")
+}
+
+// A daemon that a page has left behind, with the log's pipe open, does not keep a page that fails, or that is interrupted, from
+// ending.
+func TestADaemonHoldsALog(t *testing.T) {
+	setsid, err := exec.LookPath("setsid")
+	if err != nil {
+		t.Skip("a daemon: ", err)
+	}
+	play.WaitForDaemons(t, 10*time.Millisecond)
+	pids := filepath.Join(t.TempDir(), "pid")
+	t.Cleanup(func() {
+		text, err := os.ReadFile(pids)
+		require.NoError(t, err)
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		daemon, err := os.FindProcess(pid)
+		require.NoError(t, err)
+		require.NoError(t, daemon.Kill(), "it has been running")
+	})
+	_, _, err = playText(t, t.Context(), play.Player{},
+		console("$ sh -c '"+setsid+" --fork sh -c \"echo \\$\\$ >"+pids+"; exec sleep 1000\"; echo left behind; exec sleep 300' &", "sh | left behind", "$ false"))
+	require.ErrorContains(t, err, "the command failed with exit status 1")
 }
 
 func TestCountsWhatItChecked(t *testing.T) {

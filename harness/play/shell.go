@@ -220,6 +220,10 @@ func (s *shell) killJobs(ctx context.Context) error {
 	return err
 }
 
+// daemonsTime is how long the end of a page waits for a log whose pipe is held by a process that has left the shell's session.
+// A test makes it shorter.
+var daemonsTime = 10 * time.Second
+
 // close ends the shell and everything that it started, and waits until the functions given to background have been called for
 // the last time.
 func (s *shell) close() error {
@@ -239,7 +243,7 @@ func (s *shell) close() error {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second): // a process that has left the shell's session holds a pipe
+	case <-time.After(daemonsTime):
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return nil
