@@ -285,6 +285,24 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
+// Of the variables beside a file, these count more than what the file says, under either of their names.
+func TestVariablesThatCountMoreThanTheFile(t *testing.T) {
+	for _, variable := range []string{"OS_INTERFACE", "OS_ENDPOINT_TYPE"} {
+		for _, key := range []string{"interface", "endpoint_type"} {
+			t.Run(variable+" and "+key, func(t *testing.T) {
+				k := newKeystone(t)
+				setenv(t, "OS_CLOUD=test", variable+"=internal")
+				write(t, map[string]string{"clouds.yaml": fmt.Sprintf(`{clouds: {test: {region_name: south, %s: public,
+					auth: {auth_url: "%s/v3", username: me, password: secret, project_name: shop, domain_name: Default}}}}`, key, k.url)})
+				cloud, _, err := connect(t)
+				require.NoError(t, err)
+				require.NoError(t, cloud.Check(t.Context()))
+				require.Equal(t, []string{"inside networks token-1"}, k.requests)
+			})
+		}
+	}
+}
+
 // A setting that is of no use here is logged, without its value.
 func TestIgnoredSettings(t *testing.T) {
 	k := newKeystone(t)

@@ -70,6 +70,13 @@ func TestAgentFlags(t *testing.T) {
 		{"--sentinel-command=asks~me --sentinel-interval=2s", func(o *agent.Options) {
 			o.Sentinel = &agent.Sentinel{Command: agent.Command{Line: "asks me"}, Interval: 2 * time.Second}
 		}},
+		{"--sentinel-command=asks --sentinel-status=1", func(o *agent.Options) {
+			o.Sentinel = &agent.Sentinel{Command: agent.Command{Line: "asks"}, AsksWith: 1, Interval: time.Minute}
+		}},
+		{"--sentinel-command=asks --host-root=/host", func(o *agent.Options) {
+			o.Sentinel = &agent.Sentinel{Command: agent.Command{Line: "asks", Root: "/host"}, Interval: time.Minute}
+		}},
+		{"--reboot-method=command --reboot-command=halt --host-root=/host", func(o *agent.Options) { o.Rebooter = agent.Command{Line: "halt", Root: "/host"} }},
 		{"--sentinel-interval=1ns", func(*agent.Options) {}}, // without a sentinel
 	} {
 		t.Run(test.flags, func(t *testing.T) {
@@ -181,6 +188,7 @@ func TestWindowFlags(t *testing.T) {
 		{"--start-time=22:00 --end-time=23:00 --reboot-days=wed", []time.Duration{22 * time.Hour}, []time.Duration{0, 46 * time.Hour}},
 		{"--start-time=22:00 --end-time=23:00 --time-zone=Europe/Berlin", []time.Duration{21 * time.Hour}, []time.Duration{22 * time.Hour}},
 		{"--reboot-days=wed", []time.Duration{0, 22 * time.Hour}, []time.Duration{24 * time.Hour}},
+		{"--reboot-days=wed --time-zone=Pacific/Auckland", []time.Duration{-13 * time.Hour, 10 * time.Hour}, []time.Duration{-14 * time.Hour, 11 * time.Hour}},
 	} {
 		t.Run(test.flags, func(t *testing.T) {
 			f := &controllerFlags{}

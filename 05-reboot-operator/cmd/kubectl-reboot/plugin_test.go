@@ -338,6 +338,10 @@ At 2024-11-20T12:29:00Z, after --drain-timeout 30m, the controller gives up, unc
 The Node is not ready: the machine is down, or still starting.
 That is longer than --reboot-timeout 10s: check the machine. The Node keeps its slot; if the machine is gone for good, delete the Node.
 `, ""},
+		{"the API server refused an earlier attempt", []runtime.Object{ledger("default", `flags={"max-unavailable":"100%"}`),
+			node("h", "reboot-needed=", "last-attempt="+before(30*time.Second)), event("Node", "h", "AdmissionRefused", "Not rebooting now: hands off", time.Minute)}, []string{"h"}, `Nothing keeps Node h from being rebooted now; it waits for the controller to admit it.
+It is number 3 of the 3 Nodes that wait.
+`, ""},
 		{"flags of another version", []runtime.Object{ledger("default", `flags={"max-unavailable":"50%","unknown":"1","drain-timeout":"soon"}`)}, []string{"f"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
 It is number 1 of the 2 Nodes that wait.
 `, "Warning: the controller's --drain-timeout, which is \"soon\", is not understood here: time: invalid duration \"soon\"\n"},
@@ -815,6 +819,28 @@ func TestStatusWatchOfDrains(t *testing.T) {
 		f.awaitWatch(t, "pods", "spec.nodeName="+name)
 	}
 	require.NotContains(t, f.watches("pods"), "spec.nodeName=c")
+}
+
+// The same Node is drained a second time, after one that was given up: its Pods are watched again.
+func TestStatusWatchOfASecondDrain(t *testing.T) {
+	f := follow(t, fake.NewClientset(node("a"), pod("db", "a")))
+	f.awaitWatch(t, "nodes", "")
+	for drains := range 2 {
+		f.update(t, cordoned(node("a", "reboot-needed=", "admitted="+before(0), "since="+before(0))))
+		f.awaitRow(t, "a      Draining   0s ago   <none>        00000001   Pod shop/db")
+		name := fmt.Sprint("web-", drains)
+		eventually(t, func() bool {
+			watches := slices.DeleteFunc(f.watches("pods"), func(selector string) bool { return selector != "spec.nodeName=a" })
+			return len(watches) > drains
+		}, &f.stdout)
+		_, err := f.client.CoreV1().Pods("shop").Create(t.Context(), pod(name, "a"), metav1.CreateOptions{})
+		require.NoError(t, err)
+		f.awaitRow(t, "a      Draining   0s ago   <none>        00000001   Pod shop/db, Pod shop/"+name)
+		require.NoError(t, f.client.CoreV1().Pods("shop").Delete(t.Context(), name, metav1.DeleteOptions{}))
+		f.awaitRow(t, "a      Draining   0s ago   <none>        00000001   Pod shop/db")
+		f.update(t, node("a", "reboot-needed="))
+		f.awaitRow(t, "a      Needed     0s ago   <none>        00000001   the controller to admit it")
+	}
 }
 
 func TestStatusWatchThatIsInterrupted(t *testing.T) {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -45,6 +47,7 @@ type shipped struct {
 	workloads []workload
 	budgets   []policyv1.PodDisruptionBudget
 	roles     []rbacv1.Role // ClusterRoles, too
+	policies  []admissionv1.ValidatingAdmissionPolicy
 }
 
 // workload is a Deployment or a DaemonSet.
@@ -52,9 +55,17 @@ type workload struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
-		Replicas *int32                 `json:"replicas"`
-		Template corev1.PodTemplateSpec `json:"template"`
+		Replicas *int32                    `json:"replicas"`
+		Strategy appsv1.DeploymentStrategy `json:"strategy"`
+		Template corev1.PodTemplateSpec    `json:"template"`
 	} `json:"spec"`
+}
+
+func (w workload) replicas() int {
+	if w.Spec.Replicas == nil {
+		return 1
+	}
+	return int(*w.Spec.Replicas)
 }
 
 func read(manifests []byte) (s shipped, err error) {
@@ -84,6 +95,10 @@ func read(manifests []byte) (s shipped, err error) {
 			var role rbacv1.Role
 			err = yaml.UnmarshalStrict(text, &role)
 			s.roles = append(s.roles, role)
+		case "ValidatingAdmissionPolicy":
+			var policy admissionv1.ValidatingAdmissionPolicy
+			err = yaml.UnmarshalStrict(text, &policy)
+			s.policies = append(s.policies, policy)
 		}
 		if err != nil {
 			return s, err
@@ -97,20 +112,25 @@ func (s shipped) complaints(help func(image string, args []string) string) (all 
 	for _, w := range s.workloads {
 		name := w.Kind + " " + w.Name
 		pod := w.Spec.Template.Spec
+		leads := false // after it has taken a Lease
 		for _, c := range pod.Containers {
-			for _, complaint := range slices.Concat(probes(c), paths(c)) {
+			for _, complaint := range slices.Concat(probes(c), paths(c), machine(pod, c)) {
 				complain("%s: %s", name, complaint)
 			}
 			if !strings.HasSuffix(c.Image, ":dev") {
 				continue // it is none of ours
 			}
 			text := help(c.Image, c.Args)
+			leads = leads || strings.Contains(text, "-lease-duration")
 			if unknown := regexp.MustCompile(`(?m)unknown (flag|shorthand flag|command).*|flag provided but not defined.*|.*; it must .*`).FindString(text); unknown != "" {
 				complain("%s: container %s: %s", name, c.Name, unknown)
 			}
 			if grace, ok := defaultGrace(text); ok && gracePeriod(pod) <= grace {
 				complain("%s: the kubelet kills the Pod after %s, and the program takes up to %s to end", name, gracePeriod(pod), grace)
 			}
+		}
+		if alone := w.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && w.replicas() == 1; w.Kind == "Deployment" && !leads && !alone {
+			complain("%s: its program has no --lease-duration, so it must be one replica, with strategy Recreate: two would act beside each other", name)
 		}
 		if w.Kind == "DaemonSet" && !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool {
 			return t.Operator == corev1.TolerationOpExists && t.Key == "" && t.Effect == "" && t.TolerationSeconds == nil
@@ -137,8 +157,22 @@ func (s shipped) complaints(help func(image string, args []string) string) (all 
 			complain("PodDisruptionBudget %s: it does not select the Deployment of its name", b.Name)
 		}
 	}
+	for _, policy := range s.policies {
+		for _, condition := range policy.Spec.MatchConditions {
+			if literal := regexp.MustCompile(`serviceaccount:[a-z0-9-]+:[a-z0-9-]+`).FindString(condition.Expression); literal != "" {
+				complain("ValidatingAdmissionPolicy %s: its condition %s names %s, which kustomize does not change with the namespace", policy.Name, condition.Name, literal)
+			}
+		}
+	}
+	sameRights := map[string][]string{} // verbs, of rules for objects with certain names
 	for _, r := range s.roles {
 		for _, rule := range r.Rules {
+			if kind := fmt.Sprint(rule.APIGroups, rule.Resources); len(rule.ResourceNames) > 0 {
+				if verbs, ok := sameRights[kind]; ok && !slices.Equal(verbs, rule.Verbs) {
+					complain("%s: it may %v %v of one name, and somebody else may %v those of another", r.Name, rule.Verbs, rule.Resources, verbs)
+				}
+				sameRights[kind] = rule.Verbs
+			}
 			if slices.Contains(rule.Resources, "events") && slices.Contains(rule.Verbs, "create") && !slices.Contains(rule.Verbs, "patch") {
 				complain("%s: it may create Events, but not patch them, so the second one of its kind is lost", r.Name)
 			}
@@ -154,16 +188,31 @@ func selects(b policyv1.PodDisruptionBudget, w workload) bool {
 
 // allows reports whether a budget allows the eviction of one Pod of a workload whose Pods are all healthy.
 func allows(b policyv1.PodDisruptionBudget, w workload) bool {
-	replicas := 1
-	if w.Spec.Replicas != nil {
-		replicas = int(*w.Spec.Replicas)
-	}
+	replicas := w.replicas()
 	if b.Spec.MinAvailable != nil {
 		healthy, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MinAvailable, replicas, true)
 		return err == nil && healthy < replicas
 	}
 	unavailable, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MaxUnavailable, replicas, true)
 	return err == nil && unavailable > 0
+}
+
+// firstAnswer is twice as many seconds as the programs wait for the API server's first answer before they say why, and exit.
+const firstAnswer = 60
+
+// machine returns what is wrong with how a container reaches its machine.
+func machine(pod corev1.PodSpec, c corev1.Container) (all []string) {
+	for _, mount := range c.VolumeMounts {
+		if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.HostPath != nil }) && !mount.ReadOnly {
+			all = append(all, fmt.Sprintf("it may write %s, which is the machine's", mount.MountPath))
+		}
+	}
+	dbus := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "DBUS_SYSTEM_BUS_ADDRESS" })
+	confined := c.SecurityContext == nil || c.SecurityContext.AppArmorProfile == nil || c.SecurityContext.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined
+	if dbus && confined {
+		all = append(all, "it uses D-Bus, which the container runtime's AppArmor profile forbids, and is not unconfined")
+	}
+	return all
 }
 
 // probes returns what is wrong with the probes of a container.
@@ -184,6 +233,8 @@ func probes(c corev1.Container) (all []string) {
 			all = append(all, fmt.Sprintf("%s: it asks for %s, not for %s", what, probe.HTTPGet.Path, want))
 		case !served[probe.HTTPGet.Port.String()]:
 			all = append(all, fmt.Sprintf("%s: no --address serves port %s", what, probe.HTTPGet.Port.String()))
+		case what == "startup" && probe.PeriodSeconds*probe.FailureThreshold < firstAnswer:
+			all = append(all, fmt.Sprintf("startup: it gives up after %d s; the program may wait for the API server for half of %d s, and has to say so", probe.PeriodSeconds*probe.FailureThreshold, firstAnswer))
 		}
 	}
 	return all
@@ -329,8 +380,32 @@ spec:
       containers:
       - name: agent
         image: other.example.com/agent:1
-        env: [{name: BUS, value: "unix:path=/run/bus/socket"}]
-        volumeMounts: [{name: bus, mountPath: /run/bus}]
+        env: [{name: DBUS_SYSTEM_BUS_ADDRESS, value: "unix:path=/run/bus/socket"}]
+        securityContext: {appArmorProfile: {type: Unconfined}}
+        volumeMounts: [{name: bus, mountPath: /run/bus, readOnly: true}]
+      volumes: [{name: bus, hostPath: {path: /run/bus}}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: single, namespace: x}
+spec:
+  strategy: {type: Recreate}
+  template:
+    metadata: {labels: {app: single}}
+    spec:
+      terminationGracePeriodSeconds: 11
+      containers:
+      - name: single
+        image: single:dev
+        args: [--address=:8080]
+        ports: [{name: http, containerPort: 8080}]
+        startupProbe: {httpGet: {path: /healthz, port: http}, periodSeconds: 2, failureThreshold: 30}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: agent}
+spec:
+  matchConditions: [{name: by-an-agent, expression: "request.userInfo.username.matches('^system:serviceaccount:[a-z0-9-]+:agent$')"}]
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -341,15 +416,29 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: controller}
 rules: [{apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: controller}
+rules: [{apiGroups: [""], resources: [configmaps], resourceNames: [ledger], verbs: [get, update]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: controller-of-a-pool}
+rules: [{apiGroups: [""], resources: [configmaps], resourceNames: [ledger-of-a-pool], verbs: [get, update] }]
 `
 
 // What must be complained about.
 func TestComplaints(t *testing.T) {
 	help := func(image string, args []string) string {
+		lease := ""
 		if slices.Contains(args, "--no-such-flag") {
 			return "unknown flag: --no-such-flag"
 		}
-		return "Flags:\n      --address string   where (default \":8080\")\n      --grace duration   how long a stop may\n          take (default 10s)\n"
+		if image != "single:dev" {
+			lease = "      --lease-duration duration   how long it leads\n"
+		}
+		return "Flags:\n" + lease + "      --address string   where (default \":8080\")\n      --grace duration   how long a stop may\n          take (default 10s)\n"
 	}
 	const secondBudget = "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: agent, namespace: x}\nspec: {maxUnavailable: 1, selector: {matchExpressions: [{key: app, operator: Exists}]}}\n"
 	for name, test := range map[string]struct{ old, with, want string }{
@@ -380,6 +469,16 @@ func TestComplaints(t *testing.T) {
 		"one replica that may be evicted":   {"replicas: 2", "replicas: 1 #", ""},
 		"two budgets":                       {"---\napiVersion: rbac", secondBudget + "---\napiVersion: rbac", "Deployment controller: its Pods cannot be evicted, because the budgets controller and agent select them"},
 		"Events that cannot be counted":     {"verbs: [create, patch]", "verbs: [create]", "it may create Events, but not patch them"},
+		"two replicas without a Lease":      {"strategy: {type: Recreate}", "strategy: {type: Recreate}\n  replicas: 2", "Deployment single: its program has no --lease-duration, so it must be one replica"},
+		"no strategy without a Lease":       {"  strategy: {type: Recreate}\n", "", "Deployment single: its program has no --lease-duration"},
+		"a rolling update without a Lease":  {"{type: Recreate}", "{type: RollingUpdate}", "with strategy Recreate"},
+		"a start that is cut off":           {"failureThreshold: 30", "failureThreshold: 29", "startup: it gives up after 58 s"},
+		"a start that is not configured":    {", periodSeconds: 2, failureThreshold: 30", "", "startup: it gives up after 0 s"},
+		"a machine that may be written":     {", readOnly: true}", "}", "DaemonSet agent: it may write /run/bus, which is the machine's"},
+		"D-Bus under AppArmor":              {"securityContext: {appArmorProfile: {type: Unconfined}}", "securityContext: {runAsUser: 0}", "it uses D-Bus, which"},
+		"D-Bus under the runtime's profile": {"{type: Unconfined}", "{type: RuntimeDefault}", "it uses D-Bus, which"},
+		"a policy for one namespace":        {"[a-z0-9-]+:agent", "x:agent", "ValidatingAdmissionPolicy agent: its condition by-an-agent names serviceaccount:x:agent"},
+		"fewer rights in a pool":            {"verbs: [get, update] ", "verbs: [get] ", "controller-of-a-pool: it may [get] [configmaps] of one name, and somebody else may [get update] those of another"},
 		"Events that can only be rewritten": {"verbs: [create, patch]", "verbs: [create, update]", "but not patch them"},
 	} {
 		t.Run(name, func(t *testing.T) {
