@@ -1,6 +1,7 @@
 package secretsync
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,9 @@ var refusedTypes = map[corev1.SecretType]string{
 	corev1.SecretTypeBootstrapToken:      "it lets machines join the cluster, and is used in kube-system only",
 	"helm.sh/release.v1":                 "it is Helm's record of a release in one namespace",
 }
+
+// RefusedTypes returns the types that are not copied, in order. The ValidatingAdmissionPolicy in manifests refuses the same ones.
+func RefusedTypes() []corev1.SecretType { return slices.Sorted(maps.Keys(refusedTypes)) }
 
 // requiredKeys are the keys without which the API server rejects a Secret of a type. Of the keys in one list, any is enough.
 var requiredKeys = map[corev1.SecretType][][]string{

@@ -85,25 +85,29 @@ func testPolicy(t *testing.T) {
 		"creates another Secret":            {create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "new"}}), onlyCopies},
 		"creates one in kube-system":        {create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "new"}}), onlyCopies},
 		"creates one with the mark of else": {create(marked("team-a", "new"), func(s *corev1.Secret) { s.Annotations[secretsync.CopiedToAnnotation] = "team-b/new" }), onlyCopies},
-		"creates a ServiceAccount token": {create(marked("team-a", "new"), func(s *corev1.Secret) {
-			s.Type, s.Annotations[corev1.ServiceAccountNameKey] = corev1.SecretTypeServiceAccountToken, "default"
-		}), "the controller may not create a Secret of this type"},
-		"takes over another Secret":  {update(theirs, func(s *corev1.Secret) { s.Labels, s.Annotations = copied.Labels, copied.Annotations }), notItsCopy},
-		"changes another Secret":     {update(theirs, nothing), notItsCopy},
-		"deletes another Secret":     {remove("team-a", "theirs"), notItsCopy},
-		"takes over another's copy":  {update(another, takeOver), notItsCopy},
-		"deletes another's copy":     {remove("team-a", "another"), notItsCopy},
-		"gives up a copy":            {update(copied, func(s *corev1.Secret) { s.Labels = nil }), onlyCopies},
-		"changes a source":           {update(source, nothing), notSources},
-		"deletes a source":           {remove(w.Namespace, "registry"), notSources},
-		"creates one among sources":  {create(marked(w.Namespace, "new")), notSources},
-		"deletes a Secret elsewhere": {remove("kube-system", "theirs"), "not found"},
+		"takes over another Secret":         {update(theirs, func(s *corev1.Secret) { s.Labels, s.Annotations = copied.Labels, copied.Annotations }), notItsCopy},
+		"changes another Secret":            {update(theirs, nothing), notItsCopy},
+		"deletes another Secret":            {remove("team-a", "theirs"), notItsCopy},
+		"takes over another's copy":         {update(another, takeOver), notItsCopy},
+		"deletes another's copy":            {remove("team-a", "another"), notItsCopy},
+		"gives up a copy":                   {update(copied, func(s *corev1.Secret) { s.Labels = nil }), onlyCopies},
+		"changes a source":                  {update(source, nothing), notSources},
+		"deletes a source":                  {remove(w.Namespace, "registry"), notSources},
+		"creates one among sources":         {create(marked(w.Namespace, "new")), notSources},
+		"deletes a Secret elsewhere":        {remove("kube-system", "theirs"), "not found"},
 	} {
 		if c.forbidden == "" {
 			require.NoError(t, c.err, name)
 			continue
 		}
 		require.ErrorContains(t, c.err, c.forbidden, name)
+	}
+	for _, refused := range secretsync.RefusedTypes() { // each could be more than a copy, also where it can be used
+		for _, namespace := range []string{"team-a", metav1.NamespaceSystem} {
+			require.ErrorContains(t, create(marked(namespace, "new"), func(s *corev1.Secret) {
+				s.Type, s.Annotations[corev1.ServiceAccountNameKey] = refused, "default"
+			}), "the controller may not create a Secret of this type", refused)
+		}
 	}
 	_, err = stolen.CoreV1().Secrets("team-a").Patch(t.Context(), "registry", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 	require.True(t, apierrors.IsForbidden(err), "%v", err)
