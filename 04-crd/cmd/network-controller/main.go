@@ -60,14 +60,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// client-go's default limit of 5 requests a second makes 1,000 Networks take seven minutes, with however many
-	// workers. The number of workers limits the load, and the API server's priority and fairness protects the API server.
-	config.QPS = -1
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	client, err := versioned.NewForConfig(config)
+	kube, client, err := newClients(config)
 	if err != nil {
 		return err
 	}
@@ -116,6 +109,19 @@ func run(ctx context.Context) error {
 		err = errors.Join(err, serveErr)
 	}
 	return err
+}
+
+// newClients returns clients without client-go's default limit of 5 requests a second, which makes 1,000 Networks take seven
+// minutes, with however many workers. The number of workers limits the load, and the API server's priority and fairness protects
+// the API server.
+func newClients(config *rest.Config) (*kubernetes.Clientset, *versioned.Clientset, error) {
+	config.QPS = -1
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := versioned.NewForConfig(config)
+	return kube, client, err
 }
 
 // startTimeout is how long the API server may take to answer the first requests.

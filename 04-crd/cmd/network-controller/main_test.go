@@ -461,3 +461,11 @@ func TestDefaults(t *testing.T) {
 		require.Contains(t, strings.Join(p.log, "\n"), want)
 	}
 }
+
+// The workers limit the requests, and nothing else does.
+func TestClientsAreNotLimited(t *testing.T) {
+	kube, client, err := newClients(&rest.Config{Host: "https://127.0.0.1:1"})
+	require.NoError(t, err)
+	require.Nil(t, kube.CoreV1().RESTClient().GetRateLimiter())
+	require.Nil(t, client.SamplecrdV1().RESTClient().GetRateLimiter())
+}
