@@ -99,7 +99,7 @@ func TestRights(t *testing.T) {
 	w := newWorld(t, 1)
 	w.RequireRights("reboot-controller", clustertest.Rights{
 		May: []string{
-			"get nodes", "list nodes", "watch nodes", "patch nodes", "list pods --all-namespaces", "create pods --subresource=eviction --all-namespaces",
+			"get nodes", "list nodes", "watch nodes", "patch nodes", "list pods --all-namespaces", "watch pods --all-namespaces", "create pods --subresource=eviction --all-namespaces",
 			"get daemonsets.apps --all-namespaces", "create events.events.k8s.io --all-namespaces",
 			"create leases.coordination.k8s.io", "update leases.coordination.k8s.io/reboot-controller", "update configmaps/reboot-ledger",
 		},

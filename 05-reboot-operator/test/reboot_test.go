@@ -182,3 +182,24 @@ func TestPause(t *testing.T) {
 	w.rebooted(1, names(2)...)
 	require.Equal(t, 1, w.mostAdmitted())
 }
+
+// Pods that forbid reboots, of several selectors and namespaces, with the rights that the manifests grant. Twice: a Node that was
+// rebooted may get such a Pod again.
+func TestBlockingPods(t *testing.T) {
+	w := newWorld(t, 2)
+	w.reboots("", names(2)...)
+	w.startAgents()
+	w.startController("--blocking-pods=app=db", "--blocking-pods=app=job")
+	for i, app := range []string{"db", "job"} {
+		_, err := w.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: app, Labels: map[string]string{"app": app}},
+			Spec:       corev1.PodSpec{NodeName: "node-0", Containers: []corev1.Container{{Name: app, Image: app}}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		w.request(names(2)...)
+		w.rebooted(i+1, "node-1")
+		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-0")))
+		w.Kubectl("delete", "pod", app, "--namespace=default", "--wait=false")
+		w.rebooted(i+1, "node-0")
+	}
+}
