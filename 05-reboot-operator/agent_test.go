@@ -294,13 +294,16 @@ func TestAConflictIsNotLogged(t *testing.T) {
 func TestARequestDuringTheReboot(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.addMachines(1)
-		w.startController(0)
+		controller := w.startController(0)
 		w.request("node-00")
 		advance(10 * time.Second)
 		require.Equal(t, protocol.InProgress, protocol.PhaseOf(w.node("node-00")))
 		w.request("node-00")
 		advance(5 * time.Minute)
 		w.requireDone(2, "node-00")
+		got := controller.metrics(t)
+		require.EqualValues(t, 2, got["reboot_completed_total"])
+		require.EqualValues(t, 2, got["reboot_duration_seconds count"])
 	})
 }
 

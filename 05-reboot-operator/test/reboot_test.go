@@ -203,3 +203,22 @@ func TestBlockingPods(t *testing.T) {
 		w.rebooted(i+1, "node-0")
 	}
 }
+
+// A controller that waits for the Lease does not say that its limits are those that apply; the next leader does.
+func TestAStandbyPublishesNothing(t *testing.T) {
+	w := newWorld(t, 1)
+	published := func() string {
+		ledger, err := w.Client.CoreV1().ConfigMaps(w.Namespace).Get(t.Context(), "reboot-ledger", metav1.GetOptions{})
+		require.NoError(t, err)
+		return protocol.SettingsOf(ledger).Flags["max-unavailable"]
+	}
+	leader := w.startController("--max-unavailable=1")
+	require.Equal(t, "1", published())
+	standby := w.startStandby("--max-unavailable=2")
+	standby.AwaitLog("Waiting for a leader with other flags")
+	require.Equal(t, "1", published())
+	leader.Signal(syscall.SIGTERM)
+	require.NoError(t, leader.Wait())
+	standby.AwaitLog("Caches synced")
+	require.Equal(t, "2", published())
+}

@@ -3,6 +3,7 @@ package skeleton
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -180,6 +181,23 @@ func written(t *testing.T, o Options) map[string]string {
 		return err
 	}))
 	return files
+}
+
+// The commit is that of the repository in a directory, and not of one around it, in which an archive was unpacked.
+func TestCommit(t *testing.T) {
+	around := t.TempDir()
+	for _, args := range [][]string{{"init", "--quiet"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--allow-empty", "--message", "one"}} {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = around
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	unpacked := filepath.Join(around, "unpacked")
+	require.NoError(t, os.Mkdir(unpacked, 0o700))
+	require.Regexp(t, "^[0-9a-f]{40,}$", commit(t.Context(), around))
+	require.Empty(t, commit(t.Context(), unpacked))
+	require.Empty(t, commit(t.Context(), t.TempDir()))
 }
 
 // The name, the package, the module and the rest are where they belong.

@@ -277,6 +277,12 @@ func TestWhy(t *testing.T) {
 			Regarding:  corev1.ObjectReference{Kind: kind, Name: name}, Reason: reason, Note: note, EventTime: metav1.MicroTime{Time: testTime.Add(-ago)},
 		}
 	}
+	repeated := event("Node", "e", "AgentTimeout", "Not rebooted; no agent", time.Hour)
+	repeated.Series = &eventsv1.EventSeries{Count: 3, LastObservedTime: metav1.MicroTime{Time: testTime.Add(-30 * time.Second)}}
+	pool := ledger("default", `flags={"max-unavailable":"100%"}`)
+	pool.Name = "pool"
+	poolsLease := lease(time.Hour)
+	poolsLease.Name = "reboot-controller.pool"
 	gaveUp := event("Node", "e", "DrainTimeout", "Not rebooted; next attempt in 5m0s: Pod shop/web cannot be evicted", time.Minute)
 	for _, test := range []struct {
 		name    string
@@ -316,6 +322,15 @@ DrainTimeout, 60s ago: Not rebooted; next attempt in 5m0s: Pod shop/web cannot b
 It is number 2 of the 2 Nodes that wait.
 Its last attempt ended without a reboot.
 DrainTimeout, 60s ago: Not rebooted; next attempt in 5m0s: Pod shop/web cannot be evicted
+`, ""},
+		{"given up, and an older Event that was repeated since", []runtime.Object{ledger("default", `flags={"max-unavailable":"100%"}`), gaveUp, repeated}, []string{"e"}, `Nothing keeps Node e from being rebooted now; it waits for the controller to admit it.
+It is number 2 of the 2 Nodes that wait.
+Its last attempt ended without a reboot.
+AgentTimeout, 30s ago: Not rebooted; no agent
+`, ""},
+		{"only the controller of a pool is gone", []runtime.Object{pool, lease(time.Second), poolsLease}, []string{"f", "--ledger=pool"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
+It is number 1 of the 2 Nodes that wait.
+No controller is running: c-1 last renewed Lease default/reboot-controller.pool 60m ago.
 `, ""},
 		{"an Event of an earlier request", []runtime.Object{ledger("default", `flags={"max-unavailable":"100%"}`), event("Node", "f", "DrainTimeout", "earlier", 0)}, []string{"f"}, `Nothing keeps Node f from being rebooted now; it waits for the controller to admit it.
 It is number 1 of the 2 Nodes that wait.

@@ -189,6 +189,8 @@ func TestTheSentinelOfTheComponent(t *testing.T) {
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	sentinel := *f.options.Sentinel
 	sentinel.Command.Root = "" // this machine is the host
+	t.Setenv("LC_ALL", "de_DE.UTF-8")
+	const german = "[ \"$LC_ALL\" = C ] || { echo 'Ein Neustart ist erforderlich.'; exit 1; }\n"
 	for name, test := range map[string]struct {
 		script string // needs-restarting
 		asks   bool
@@ -201,7 +203,7 @@ func TestTheSentinelOfTheComponent(t *testing.T) {
 		"is missing":   {"exit 127", false, "exited with status 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "needs-restarting"), []byte("#!/bin/sh\n"+test.script+"\n"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "needs-restarting"), []byte("#!/bin/sh\n"+german+test.script+"\n"), 0o755))
 			_, asks, err := sentinel.Check(t.Context())
 			require.Equal(t, test.asks, asks)
 			if test.err != "" {

@@ -129,6 +129,9 @@ func (s shipped) complaints(help func(image string, args []string) string) (all 
 				complain("%s: the kubelet kills the Pod after %s, and the program takes up to %s to end", name, gracePeriod(pod), grace)
 			}
 		}
+		if probe := pod.Containers[0].ReadinessProbe; leads && probe != nil && w.Kind == "Deployment" {
+			complain("%s: it has a readiness probe, and a replica that waits for the Lease is not ready, so no rollout would end", name)
+		}
 		if alone := w.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && w.replicas() == 1; w.Kind == "Deployment" && !leads && !alone {
 			complain("%s: its program has no --lease-duration, so it must be one replica, with strategy Recreate: two would act beside each other", name)
 		}
@@ -366,7 +369,6 @@ spec:
         args: [run, --address=:8080, --state=/data/state, --selector=app=/x]
         ports: [{name: http, containerPort: 8080}]
         livenessProbe: {httpGet: {path: /healthz, port: http}}
-        readinessProbe: {httpGet: {path: /readyz, port: http}}
         volumeMounts: [{name: data, mountPath: /data}]
 ---
 apiVersion: apps/v1
@@ -400,6 +402,7 @@ spec:
         args: [--address=:8080]
         ports: [{name: http, containerPort: 8080}]
         startupProbe: {httpGet: {path: /healthz, port: http}, periodSeconds: 2, failureThreshold: 30}
+        readinessProbe: {httpGet: {path: /readyz, port: http}}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -450,6 +453,7 @@ func TestComplaints(t *testing.T) {
 		"another port is served":            {"--address=:8080", "--address=:8081", "no --address serves port http"},
 		"a loopback address":                {"--address=:8080", "--address=127.0.0.1:8080", "no --address serves port http"},
 		"a probe that runs a program":       {"readinessProbe: {httpGet: {path: /readyz, port: http}}", "readinessProbe: {exec: {command: [ready]}}", "readiness: it asks for no page"},
+		"a readiness probe with a Lease":    {"livenessProbe:", "readinessProbe: {httpGet: {path: /readyz, port: http}}\n        livenessProbe:", "Deployment controller: it has a readiness probe"},
 		"killed as it ends":                 {"terminationGracePeriodSeconds: 11", "terminationGracePeriodSeconds: 10", "the kubelet kills the Pod after 10s, and the program takes up to 10s to end"},
 		"killed at once":                    {"terminationGracePeriodSeconds: 11", "terminationGracePeriodSeconds: 0", "kills the Pod after 0s"},
 		"a flag that there is not":          {"run, ", "run, --no-such-flag, ", "unknown flag: --no-such-flag"},
