@@ -57,6 +57,11 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	if err != nil {
 		return fmt.Errorf("--only: %w", err)
 	}
+	if *since != "" {
+		if _, err := git(ctx, flags.Arg(0), "rev-parse", "--verify", "--quiet", *since+"^{commit}"); err != nil {
+			return fmt.Errorf("--since %s: %s is in no Git repository that has such a commit", *since, flags.Arg(0))
+		}
+	}
 	g := runner{gremlins: *gremlins, only: which, since: *since}
 	if *budget != 0 {
 		g.until = time.Now().Add(*budget)

@@ -285,13 +285,13 @@ func TestChanges(t *testing.T) {
 
 func TestWrongInput(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                                   "usage: ",
-		"--gremlins g":                       "usage: ",
-		"--gremlins g --only ( .":            "--only: ",
-		"--gremlins g --budget -1s .":        "--budget is -1s",
-		"--gremlins g --budget soon .":       "invalid value",
-		"--gremlins g /nowhere":              "/nowhere/survivors.txt",
-		"--gremlins g --since nowhere ../..": "nowhere",
+		"":                               "usage: ",
+		"--gremlins g":                   "usage: ",
+		"--gremlins g --only ( .":        "--only: ",
+		"--gremlins g --budget -1s .":    "--budget is -1s",
+		"--gremlins g --budget soon .":   "invalid value",
+		"--gremlins g /nowhere":          "/nowhere/survivors.txt",
+		"--gremlins g --since nowhere .": "--since nowhere: . is in no Git repository that has such a commit",
 	} {
 		require.ErrorContains(t, run(t.Context(), t.Output(), strings.Fields(args)), want, args)
 	}
