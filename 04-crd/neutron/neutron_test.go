@@ -241,6 +241,23 @@ func TestAllocationPools(t *testing.T) {
 	}
 }
 
+// The pools around a gateway are Neutron's own in whatever order it lists them, so they become one when the gateway moves away.
+func TestAllocationPoolsInAnotherOrder(t *testing.T) {
+	w, n := newWorld(t), newNetwork()
+	made := w.ensure(n)
+	untouched := w.subnets()[0].AllocationPools
+	before := n.Spec.Gateway
+	n.Spec.Gateway = "192.168.1.7"
+	w.ensure(n)
+	around := w.subnets()[0].AllocationPools
+	require.Len(t, around, 2)
+	w.edit("subnets", made.SubnetID, map[string]any{"allocation_pools": []map[string]string{
+		{"start": around[1].Start, "end": around[1].End}, {"start": around[0].Start, "end": around[0].End}}})
+	n.Spec.Gateway = before
+	w.ensure(n)
+	require.Equal(t, untouched, w.subnets()[0].AllocationPools)
+}
+
 // Whichever request or response is lost, a retry that knows nothing of the earlier attempt completes the work.
 func TestLostRequestsAndResponses(t *testing.T) {
 	losses := []string{"reply", "request"}

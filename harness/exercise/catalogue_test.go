@@ -143,6 +143,9 @@ passed:
 	require.True(t, solved, "what was solved stays solved")
 	require.Equal(t, []string{"with 2 hints"}, about)
 	require.Zero(t, p.Hints["02-more"])
+	p.Pass(c.Exercises[1], time.Now())
+	_, about = p.Marks(c.Exercises[1])
+	require.Equal(t, []string{"with 2 hints"}, about, "the first time counts")
 	e = exercise.Exercise{Name: "54-new", About: exercise.About{Write: true, Cluster: true}}
 	p.Hints[e.Name] = 1
 	solved, about = p.Marks(e)

@@ -232,6 +232,16 @@ var scenes = map[string]struct {
 		})
 		w.Advance(2 * time.Minute)
 	}, "The controller could not delete pod shop/web-0: the API server answered 403. It has not succeeded since, and no error was logged: nobody will know.", "get pod shop/web-0", nil},
+	"swallows an error, after it has logged another one": {func(w *check.World) {
+		w.Inject("verb=create,resource=pods,refuse=403")
+		w.Start(func(ctx context.Context, client kubernetes.Interface) error {
+			klog.FromContext(ctx).Error(errors.New("of another object"), "It failed")
+			time.Sleep(time.Second)
+			_, _ = client.CoreV1().Pods("shop").Create(ctx, pod("web-0"), metav1.CreateOptions{})
+			return idle(ctx, client)
+		})
+		w.Advance(2 * time.Minute)
+	}, "The controller could not create pod shop/web-0: the API server answered 403. It has not succeeded since, and no error was logged: nobody will know.", "create pod shop/web-0", nil},
 	"reports, repeats, or need not": {func(w *check.World) {
 		w.Inject("verb=create,resource=pods,name=web-0,refuse=500", "verb=create,resource=pods,name=web-1,nth=1,lost=reply", "verb=delete,refuse=404", "verb=update,refuse=409")
 		w.Start(func(ctx context.Context, client kubernetes.Interface) error {
