@@ -10,7 +10,7 @@ import (
 // attempt is a write that succeeded.
 type attempt struct {
 	action  Action    // of the decision that it carried out
-	hash    string    // of the source; "" if there is none
+	wants   string    // what the source wanted; "" if there is none
 	version string    // resourceVersion of what the API server has stored; "" for a deletion
 	at      time.Time // when it was
 	repeats int       // how often the same has been done before in short succession
@@ -21,7 +21,7 @@ const patience = 3
 
 // attempted remembers a write that succeeded.
 func (c *Controller) attempted(key cache.ObjectName, d Decision, version string) {
-	now := attempt{action: d.Action, hash: d.hash(), version: version, at: time.Now()}
+	now := attempt{action: d.Action, wants: d.wants(), version: version, at: time.Now()}
 	if last, ok := c.attempts.Load(key); ok && last.(attempt).sameAs(d) && now.at.Sub(last.(attempt).at) < c.memory() {
 		now.repeats = last.(attempt).repeats + 1
 	}
@@ -44,15 +44,15 @@ func (c *Controller) forgetAttempt(key cache.ObjectName) {
 // memory is how long an attempt counts: longer than the longest wait before it is repeated.
 func (c *Controller) memory() time.Duration { return 2 * c.MaxBackoff }
 
-// hash returns that of the source; "" if there is none.
-func (d Decision) hash() string {
+// wants returns what the source wants its copies to have; "" if there is no source.
+func (d Decision) wants() string {
 	if d.Source == nil {
 		return ""
 	}
-	return d.Source.Hash
+	return d.Source.wants
 }
 
-func (a attempt) sameAs(d Decision) bool { return a.action == d.Action && a.hash == d.hash() }
+func (a attempt) sameAs(d Decision) bool { return a.action == d.Action && a.wants == d.wants() }
 
 // wait returns how long after an attempt the controller does the same again. At first, it does so at once.
 func (c *Controller) wait(last attempt) time.Duration {

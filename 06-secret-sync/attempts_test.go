@@ -61,15 +61,17 @@ func TestAnEditorThatDoesNotGiveUp(t *testing.T) {
 		w.share("db")
 		w.startController(0)
 		advance(time.Minute)
-		w.written()
-		for range 600 {
-			w.edit("ns-00", "db", with("password", "edited"))
-			advance(time.Second)
+		for range 2 { // it gives up, and begins again
+			w.written()
+			for range 600 {
+				w.edit("ns-00", "db", with("password", "edited"))
+				advance(time.Second)
+			}
+			require.Less(t, len(w.written()), 40, "in 10 minutes")
+			require.NotEmpty(t, w.told())
+			advance(15 * time.Minute)
+			w.requireCopies("db", "ns-00")
 		}
-		require.Less(t, len(w.written()), 40, "in 10 minutes")
-		require.NotEmpty(t, w.told())
-		advance(5 * time.Minute)
-		w.requireCopies("db", "ns-00")
 	})
 }
 

@@ -188,3 +188,13 @@ func (s *Source) hash() string {
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
+
+// hashWithMetadata returns a hash of all that a copy gets: the content, the labels and the annotations.
+func (s *Source) hashWithMetadata() string {
+	text, err := json.Marshal([]any{s.Hash, s.labels, s.annotations})
+	if err != nil {
+		panic(err) // strings and maps of strings can be encoded
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}

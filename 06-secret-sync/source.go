@@ -33,6 +33,7 @@ type Source struct {
 	labels      map[string]string // that are copied
 	annotations map[string]string // that are copied
 	fields      string            // all that is written in a copy, as an entry in managedFields has it
+	wants       string            // hash of all that a copy gets, with its labels and annotations
 }
 
 // Problem is a reason not to copy, and a message for users. It holds no part of a Secret's data.
@@ -85,6 +86,7 @@ func ParseSource(secret *corev1.Secret) *Source {
 		s.Problem = &Problem{TooLarge, fmt.Sprintf("its data has %d bytes, and a Secret can have at most %d", size, corev1.MaxSecretSize)}
 	}
 	s.Hash, s.fields = s.hash(), s.fieldsV1()
+	s.wants = s.hashWithMetadata()
 	return s
 }
 

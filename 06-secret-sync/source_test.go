@@ -143,6 +143,8 @@ func TestTheHashChangesWithWhatIsCopied(t *testing.T) {
 	}
 	require.Equal(t, testSource("db").Hash, testSource("db", annotated("a", "b")).Hash, "what is not copied does not count")
 	require.Equal(t, testSource("db").Hash, testSource("db", annotated("a", "b"), annotated(AnnotationsAnnotation, "a")).Hash, "what is in the metadata does not count")
+	require.NotEqual(t, testSource("db").wants, testSource("db", annotated("a", "b"), annotated(AnnotationsAnnotation, "a")).wants)
+	require.NotEqual(t, testSource("db").wants, testSource("db", labelled("a", "b"), annotated(LabelsAnnotation, "a")).wants)
 }
 
 // A copy that an earlier version of the controller has written is not written again by this one, and the other way round: the hash

@@ -98,7 +98,7 @@ func (s Scope) wants(source *Source, namespace *metav1.PartialObjectMetadata) bo
 // retarget is called when a namespace has changed: old is nil if it was created, now if it was deleted, and both if nobody knows
 // what it was. It adds the copies of the sources that selected nothing and now do, or the other way round.
 func (c *Controller) retarget(old, now *metav1.PartialObjectMetadata) {
-	var changed []string
+	var changed []*Source
 	c.targets.mu.Lock()
 	for name, known := range c.targets.known {
 		after := now != nil && c.wants(known.source, now)
@@ -108,16 +108,20 @@ func (c *Controller) retarget(old, now *metav1.PartialObjectMetadata) {
 		}
 		if some := after || c.search(known.source); some != known.some {
 			c.targets.known[name] = target{known.source, some}
-			changed = append(changed, name)
+			changed = append(changed, known.source)
 		}
 	}
 	c.targets.mu.Unlock()
-	for _, name := range changed {
-		c.outcomes.forget(name) // it is news again
-		object, exists, _ := c.sources.GetStore().GetByKey(cache.NewObjectName(c.SourceNamespace, name).String())
-		if exists {
-			c.enqueueSource(name, object.(*corev1.Secret))
+	for _, source := range changed {
+		object, exists, _ := c.sources.GetStore().GetByKey(cache.NewObjectName(c.SourceNamespace, source.Name).String())
+		if !exists {
+			continue
 		}
+		secret := object.(*corev1.Secret)
+		if secret.ResourceVersion == source.secret.ResourceVersion { // or its problem, if it has one by now, is another
+			c.outcomes.forget(source.Name) // it is news again
+		}
+		c.enqueueSource(source.Name, secret)
 	}
 }
 

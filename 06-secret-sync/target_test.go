@@ -128,3 +128,28 @@ func TestTheOnlyNamespaceIsDeletedUnseen(t *testing.T) {
 		require.NotEmpty(t, w.told(), "the selector selects nothing now")
 	})
 }
+
+// A source that has another mistake by now is not told of again when the namespaces that it once selected change.
+func TestASelectorThatIsNoLongerTheMistake(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.addNamespaces(2)
+		w.editNamespace("ns-00", func(n *corev1.Namespace) { n.Labels["team"] = "web" })
+		w.startController(0)
+		w.share("db", annotated(NamespacesAnnotation, "team=web"))
+		advance(time.Minute)
+		w.requireCopies("db", "ns-00")
+		w.edit("secret-sync", "db", annotated(KeysAnnotation, "none"))
+		advance(time.Minute)
+		require.Len(t, w.told(), 1)
+		for range 2 {
+			w.editNamespace("ns-00", func(n *corev1.Namespace) { delete(n.Labels, "team") })
+			advance(15 * time.Minute) // or client-go counts the next Event as this one
+			w.editNamespace("ns-01", func(n *corev1.Namespace) { n.Labels["team"] = "web" })
+			advance(time.Minute)
+			w.editNamespace("ns-01", func(n *corev1.Namespace) { delete(n.Labels, "team") })
+			w.editNamespace("ns-00", func(n *corev1.Namespace) { n.Labels["team"] = "web" })
+			advance(time.Minute)
+		}
+		require.Empty(t, w.told())
+	})
+}

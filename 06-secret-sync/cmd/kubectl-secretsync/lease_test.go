@@ -54,17 +54,19 @@ func TestALostLeaseIsNotTakenBack(t *testing.T) {
 	_, _, err := second.Get(t.Context())
 	require.Error(t, err, "there is none")
 	require.NoError(t, first.Create(t.Context(), record("first")))
-	_, _, err = second.Get(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, second.Update(t.Context(), record("second")), "it has only waited until now")
-	require.NoError(t, second.release(t.Context()))
+	for _, next := range []*lease{second, testLease(client, "third")} {
+		_, _, err = next.Get(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, next.Update(t.Context(), record(next.Identity())), "it has only waited until now")
+		require.NoError(t, next.release(t.Context()))
 
-	_, _, err = first.Get(t.Context())
-	require.NoError(t, err)
-	require.ErrorIs(t, first.Update(t.Context(), record("first")), errLost)
-	require.ErrorIs(t, first.Create(t.Context(), record("first")), errLost)
-	require.Empty(t, holder(t, client))
-	require.False(t, first.fence.holds(time.Now()), "its writes are refused")
+		_, _, err = first.Get(t.Context())
+		require.NoError(t, err)
+		require.ErrorIs(t, first.Update(t.Context(), record("first")), errLost)
+		require.ErrorIs(t, first.Create(t.Context(), record("first")), errLost)
+		require.Empty(t, holder(t, client))
+		require.False(t, first.fence.holds(time.Now()), "its writes are refused")
+	}
 }
 
 // A renewal that is written while the Lease is released does not keep it.
@@ -72,7 +74,8 @@ func TestTheReleaseOfALeaseIsRetried(t *testing.T) {
 	client := fake.NewClientset()
 	ours := testLease(client, "ours")
 	require.NoError(t, ours.Create(t.Context(), record("ours")))
-	answers := []error{apierrors.NewConflict(coordinationv1.Resource("leases"), "secretsync-shared", errors.New("it has been modified"))}
+	conflict := apierrors.NewConflict(coordinationv1.Resource("leases"), "secretsync-shared", errors.New("it has been modified"))
+	answers := []error{conflict, conflict}
 	client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if len(answers) == 0 {
 			return false, nil, nil
