@@ -78,6 +78,8 @@ func TestOwnWritesAreKeptPerObject(t *testing.T) {
 	writes.wroteAt(frontend0, "7")
 	require.False(t, writes.ensureReady(store("6"), frontend0), "the last write counts")
 	require.True(t, writes.ensureReady(store("7"), frontend0))
+	writes.wroteAt(frontend0, "9")
+	require.False(t, writes.ensureReady(store("8"), frontend0), "after one that was observed")
 }
 
 // apiServer returns a client of a server that responds to each request with a status code and an object.

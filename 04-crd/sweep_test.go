@@ -19,11 +19,15 @@ import (
 func TestDeletesOrphans(t *testing.T) {
 	withController(t, func(t *testing.T, w *world) {
 		w.create("front")
-		w.addOrphan("back", "late")
-		w.addOrphan("front", "earlier") // an earlier Network with the same name
-		advance(w.options.Recheck * 2)
-		require.Equal(t, map[types.UID]string{"front": "10.0.0.1"}, w.gateways())
-		require.ElementsMatch(t, []any{"shop/back", "shop/front"}, w.logged("Deleted an orphaned network in the cloud", "network"))
+		deleted := []any{}
+		for range 2 { // the cloud may complete two creations late for the same owner
+			w.addOrphan("back", "late")
+			w.addOrphan("front", "earlier") // an earlier Network with the same name
+			advance(w.options.Recheck * 2)
+			require.Equal(t, map[types.UID]string{"front": "10.0.0.1"}, w.gateways())
+			deleted = append(deleted, "shop/back", "shop/front")
+			require.ElementsMatch(t, deleted, w.logged("Deleted an orphaned network in the cloud", "network"))
+		}
 		w.takeWrites()
 
 		// Without orphans, a sweep makes no requests to the API server.
@@ -144,13 +148,18 @@ func TestContinuesTheSweepAfterAFailure(t *testing.T) {
 
 func TestRetriesTheSweep(t *testing.T) {
 	withController(t, func(t *testing.T, w *world) {
-		w.failAll(errNoCloud)
-		w.addOrphan("back", "late")
-		advance(time.Hour)
-		require.Contains(t, w.loggedErrors()[0], errNoCloud.Error())
-		w.failAll(nil)
-		advance(w.options.Recheck * 2)
-		require.Empty(t, w.gateways())
+		for range 2 {
+			before := len(w.loggedErrors())
+			w.failAll(errNoCloud)
+			w.addOrphan("back", "late")
+			advance(time.Hour)
+			failures := w.loggedErrors()[before:]
+			require.NotEmpty(t, failures)
+			require.Contains(t, failures[0], errNoCloud.Error())
+			w.failAll(nil)
+			advance(w.options.Recheck * 2)
+			require.Empty(t, w.gateways())
+		}
 	})
 }
 

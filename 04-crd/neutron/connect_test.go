@@ -130,8 +130,10 @@ func TestConnectWithKeystone(t *testing.T) {
 			require.Equal(t, []string{test.want}, k.requests)
 			require.Positive(t, cloud.Client.HTTPClient.Timeout, "or it would wait forever for a response")
 
-			k.tokens++ // as if the token had expired
-			require.NoError(t, cloud.Check(t.Context()))
+			for range 2 {
+				k.tokens++ // as if the token had expired
+				require.NoError(t, cloud.Check(t.Context()))
+			}
 		})
 	}
 }

@@ -94,21 +94,25 @@ func TestEditsByHand(t *testing.T) {
 			w, n := newWorld(t), newNetwork()
 			made := w.ensure(n)
 			want := w.objects()
-			c.edit(w, n, made)
 			defer w.edit("networks", made.NetworkID, map[string]any{"shared": false}) // or other projects, of other tests, would see it
-			if c.want != repaired {
-				want = w.objects()
+			for edits := range 2 {
+				if edits == 0 || c.want == repaired { // what is left alone is still so
+					c.edit(w, n, made)
+				}
+				if c.want != repaired {
+					want = w.objects()
+				}
+				w.took()
+				ids, err := w.cloud.Ensure(t.Context(), n)
+				if c.want == reported {
+					require.ErrorAs(t, err, new(*crd.RefusedError))
+				} else {
+					require.NoError(t, err)
+					require.Equal(t, made, ids)
+				}
+				require.Equal(t, c.want == repaired, len(w.took()) > 2, "only repairs take writes")
+				require.Equal(t, want, w.objects())
 			}
-			w.took()
-			ids, err := w.cloud.Ensure(t.Context(), n)
-			if c.want == reported {
-				require.ErrorAs(t, err, new(*crd.RefusedError))
-			} else {
-				require.NoError(t, err)
-				require.Equal(t, made, ids)
-			}
-			require.Equal(t, c.want == repaired, len(w.took()) > 2, "only repairs take writes")
-			require.Equal(t, want, w.objects())
 		})
 	}
 }
@@ -117,18 +121,21 @@ func TestEditsByHand(t *testing.T) {
 func TestDeletedByHand(t *testing.T) {
 	w, n := newWorld(t), newNetwork()
 	made := w.ensure(n)
-	require.NoError(t, subnets.Delete(t.Context(), w.direct, made.SubnetID).ExtractErr())
-	w.took()
-	again := w.ensure(n)
-	require.Equal(t, []string{"GET networks", "POST subnets", "PUT subnets/tags"}, w.took())
-	require.Equal(t, made.NetworkID, again.NetworkID)
-	require.NotEqual(t, made.SubnetID, again.SubnetID)
-	w.requireOne(n, again)
+	for range 2 {
+		require.NoError(t, subnets.Delete(t.Context(), w.direct, made.SubnetID).ExtractErr())
+		w.took()
+		again := w.ensure(n)
+		require.Equal(t, []string{"GET networks", "POST subnets", "PUT subnets/tags"}, w.took())
+		require.Equal(t, made.NetworkID, again.NetworkID)
+		require.NotEqual(t, made.SubnetID, again.SubnetID)
+		w.requireOne(n, again)
 
-	require.NoError(t, networks.Delete(t.Context(), w.direct, made.NetworkID).ExtractErr())
-	again = w.ensure(n)
-	require.NotEqual(t, made.NetworkID, again.NetworkID)
-	w.requireOne(n, again)
+		require.NoError(t, networks.Delete(t.Context(), w.direct, made.NetworkID).ExtractErr())
+		again = w.ensure(n)
+		require.NotEqual(t, made.NetworkID, again.NetworkID)
+		w.requireOne(n, again)
+		made = again
+	}
 }
 
 // What is reported says what to do, and is deleted all the same.

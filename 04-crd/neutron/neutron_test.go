@@ -479,17 +479,21 @@ func TestDeletionWithPorts(t *testing.T) {
 
 func TestQuota(t *testing.T) {
 	w := newWorld(t)
-	_, err := quotas.Update(t.Context(), w.admin, w.project, quotas.UpdateOpts{Network: new(1), Subnet: new(0)}).Extract()
-	require.NoError(t, err)
 	n := newNetwork()
-	_, err = w.cloud.Ensure(t.Context(), n)
-	require.ErrorContains(t, err, "Quota exceeded for resources: ['subnet']")
-	requireReason(t, samplecrdv1.ReasonQuotaExceeded, err)
-	_, err = w.cloud.Ensure(t.Context(), newNetwork())
-	require.ErrorContains(t, err, "create network for shop/n: Quota exceeded for resources: ['network']")
-	_, err = quotas.Update(t.Context(), w.admin, w.project, quotas.UpdateOpts{Subnet: new(5)}).Extract()
-	require.NoError(t, err)
-	w.requireOne(n, w.ensure(n))
+	for range 2 { // the second time, the subnet has been deleted by hand
+		_, err := quotas.Update(t.Context(), w.admin, w.project, quotas.UpdateOpts{Network: new(1), Subnet: new(0)}).Extract()
+		require.NoError(t, err)
+		_, err = w.cloud.Ensure(t.Context(), n)
+		require.ErrorContains(t, err, "Quota exceeded for resources: ['subnet']")
+		requireReason(t, samplecrdv1.ReasonQuotaExceeded, err)
+		_, err = w.cloud.Ensure(t.Context(), newNetwork())
+		require.ErrorContains(t, err, "create network for shop/n: Quota exceeded for resources: ['network']")
+		_, err = quotas.Update(t.Context(), w.admin, w.project, quotas.UpdateOpts{Subnet: new(5)}).Extract()
+		require.NoError(t, err)
+		made := w.ensure(n)
+		w.requireOne(n, made)
+		require.NoError(t, subnets.Delete(t.Context(), w.direct, made.SubnetID).ExtractErr())
+	}
 }
 
 func TestErrors(t *testing.T) {
