@@ -114,14 +114,13 @@ func (c *Controller) retarget(old, now *metav1.PartialObjectMetadata) {
 	c.targets.mu.Unlock()
 	for _, source := range changed {
 		object, exists, _ := c.sources.GetStore().GetByKey(cache.NewObjectName(c.SourceNamespace, source.Name).String())
-		if !exists {
-			continue
+		if exists {
+			secret := object.(*corev1.Secret)
+			if secret.ResourceVersion == source.secret.ResourceVersion { // or its problem, if it has one by now, is another
+				c.outcomes.forget(source.Name) // it is news again
+			}
+			c.enqueueSource(source.Name, secret)
 		}
-		secret := object.(*corev1.Secret)
-		if secret.ResourceVersion == source.secret.ResourceVersion { // or its problem, if it has one by now, is another
-			c.outcomes.forget(source.Name) // it is news again
-		}
-		c.enqueueSource(source.Name, secret)
 	}
 }
 
