@@ -38,6 +38,9 @@ import (
 // change. Any change of such a Node frees its slot, such as a heartbeat, which is no reason to decide again otherwise.
 const settleInterval = 30 * time.Second
 
+// decisionDelay is how long after a change the controller decides. Later changes do not put it off.
+const decisionDelay = 250 * time.Millisecond
+
 // admission is the key of the decision which Nodes to admit. All other keys are names of Nodes.
 const admission = ""
 
@@ -101,7 +104,7 @@ func New(ctx context.Context, client kubernetes.Interface, options Options) (*Co
 	if err != nil {
 		return nil, err
 	}
-	decide := func(any) { c.queue.Add(admission) }
+	decide := func(any) { c.decideSoon() }
 	_, err = ledgerFactory.Core().V1().ConfigMaps().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: decide, UpdateFunc: func(_, configMap any) { decide(configMap) }, DeleteFunc: decide,
 	})
@@ -126,7 +129,7 @@ func (c *Controller) watchPods(selector labels.Selector, namespace string) (list
 	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace(namespace), informers.WithTransform(drain.Strip),
 		informers.WithTweakListOptions(func(list *metav1.ListOptions) { list.LabelSelector = selector.String() }))
 	c.factory = append(c.factory, factory)
-	decide := func(any) { c.queue.Add(admission) }
+	decide := func(any) { c.decideSoon() }
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: decide, UpdateFunc: func(_, pod any) { decide(pod) }, DeleteFunc: decide,
 	})
@@ -136,8 +139,12 @@ func (c *Controller) watchPods(selector labels.Selector, namespace string) (list
 // enqueue adds a Node to the queue. What changes on one Node may free a slot for another.
 func (c *Controller) enqueue(name string) {
 	c.queue.Add(name)
-	c.queue.Add(admission)
+	c.decideSoon()
 }
+
+// decideSoon adds the decision to the queue. It looks at all Nodes, and they change all the time while many of them reboot, so
+// changes that come close together have one decision.
+func (c *Controller) decideSoon() { c.queue.AddAfter(admission, decisionDelay) }
 
 // Ready reports whether the caches have synced and shutdown has not begun. A controller that waits for its Lease is not ready.
 func (c *Controller) Ready() bool { return c.ready.Load() }

@@ -2,17 +2,22 @@ package protocol
 
 import (
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Strip removes what the controller does not read from a Node before it is cached: mostly the list of images.
+// Strip removes what is not read from a Node before it is cached: mostly the list of images. Of the conditions and annotations,
+// the few that are left make it cheap to look at all Nodes.
 func Strip(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil
-		node.Status = corev1.NodeStatus{Conditions: node.Status.Conditions, NodeInfo: node.Status.NodeInfo}
+		maps.DeleteFunc(node.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, Prefix) })
+		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady })
+		node.Status = corev1.NodeStatus{Conditions: slices.Clone(node.Status.Conditions), NodeInfo: node.Status.NodeInfo}
 	}
 	return object, nil
 }
