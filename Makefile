@@ -281,7 +281,7 @@ mutation: ## Mutation testing: change one Go operator at a time, and see whether
 .PHONY: test-change
 test-change:
 	@base=$$(git merge-base HEAD '@{upstream}' 2>/dev/null) || base=; \
-	if [ -z "$$base" ] || [ "$$base" = "$$(git rev-parse HEAD)" ]; then base=$$(git rev-parse --verify --quiet HEAD~1) || base=; fi; \
+	if [ -z "$$base" ] || [ "$$base" = "$$(git rev-parse HEAD)" ]; then base=$$(git rev-parse --verify --quiet HEAD~1 2>/dev/null) || base=; fi; \
 	if [ -z "$$base" ]; then echo "mutation testing: there is no commit before this one to compare it with"; exit 0; fi; \
 	$(MAKE) mutation SINCE="$$base" BUDGET=2m LESSON=
 

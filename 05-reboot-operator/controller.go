@@ -143,7 +143,7 @@ func (c *Controller) enqueue(name string) {
 }
 
 // decideSoon adds the decision to the queue. It looks at all Nodes, and they change all the time while many of them reboot, so
-// changes that come close together have one decision.
+// changes that come close together have one decision. The queue's metrics count each as a retry, as they do all keys with a delay.
 func (c *Controller) decideSoon() { c.queue.AddAfter(admission, decisionDelay) }
 
 // Ready reports whether the caches have synced and shutdown has not begun. A controller that waits for its Lease is not ready.

@@ -71,7 +71,6 @@ func TestDecidesSoonAndNotForEachChange(t *testing.T) {
 		}
 		for round := range 2 {
 			before := decisions()
-			w.annotate("node-29", "example.com/seen", fmt.Sprint(round))
 			w.request(w.names()[10*round : 10*round+10]...)
 			for range 30 { // others change all the time
 				w.annotate("node-28", protocol.Prefix+"other", fmt.Sprint(time.Now()))

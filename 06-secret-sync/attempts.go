@@ -10,7 +10,7 @@ import (
 // attempt is a write that succeeded.
 type attempt struct {
 	action  Action    // of the decision that it carried out
-	wants   string    // what the source wanted; "" if there is none
+	wants   string    // hash of what the source wanted; "" if there is none
 	version string    // resourceVersion of what the API server has stored; "" for a deletion
 	at      time.Time // when it was
 	repeats int       // how often the same has been done before in short succession
@@ -44,7 +44,7 @@ func (c *Controller) forgetAttempt(key cache.ObjectName) {
 // memory is how long an attempt counts: longer than the longest wait before it is repeated.
 func (c *Controller) memory() time.Duration { return 2 * c.MaxBackoff }
 
-// wants returns what the source wants its copies to have; "" if there is no source.
+// wants returns a hash of what the source wants its copies to have; "" if there is no source.
 func (d Decision) wants() string {
 	if d.Source == nil {
 		return ""

@@ -25,7 +25,7 @@ type Source struct {
 	Type      corev1.SecretType // of its copies
 	Immutable bool
 	Data      map[string][]byte // what is copied
-	Hash      string            // of what is copied
+	Hash      string            // of what is copied, but for labels and annotations
 	// Problem says why it is not copied anywhere; nil if it is.
 	Problem *Problem
 

@@ -189,7 +189,8 @@ func TestBlockingPods(t *testing.T) {
 	w := newWorld(t, 2)
 	w.reboots("", names(2)...)
 	w.startAgents()
-	w.startController("--blocking-pods=app=db", "--blocking-pods=app=job")
+	// Two may be unavailable: if the watch of Pods is late, node-0 is admitted, and its drain waits.
+	w.startController("--max-unavailable=2", "--blocking-pods=app=db", "--blocking-pods=app=job")
 	for i, app := range []string{"db", "job"} {
 		_, err := w.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: app, Labels: map[string]string{"app": app}},
@@ -198,7 +199,7 @@ func TestBlockingPods(t *testing.T) {
 		require.NoError(t, err)
 		w.request(names(2)...)
 		w.rebooted(i+1, "node-1")
-		require.Equal(t, protocol.Needed, protocol.PhaseOf(w.node("node-0")))
+		require.Equal(t, i, machine.Reboots(w.node("node-0")))
 		w.Kubectl("delete", "pod", app, "--namespace=default", "--wait=false")
 		w.rebooted(i+1, "node-0")
 	}

@@ -259,8 +259,7 @@ func TestAPageGetsAnEnvironmentOfItsOwn(t *testing.T) {
 	require.NotContains(t, screen, "<!--")
 }
 
-// A daemon that a page has left behind, with the log's pipe open, does not keep a page that fails, or that is interrupted, from
-// ending.
+// A daemon that a page has left behind, with the log's pipe open, does not keep a page that fails from ending.
 func TestADaemonHoldsALog(t *testing.T) {
 	setsid, err := exec.LookPath("setsid")
 	if err != nil {
@@ -278,7 +277,7 @@ func TestADaemonHoldsALog(t *testing.T) {
 		require.NoError(t, daemon.Kill(), "it has been running")
 	})
 	_, _, err = playText(t, t.Context(), play.Player{},
-		console("$ sh -c '"+setsid+" --fork sh -c \"echo \\$\\$ >"+pids+"; exec sleep 1000\"; echo left behind; exec sleep 300' &", "sh | left behind", "$ false"))
+		console("$ sh -c '"+setsid+" --fork sh -c \"echo \\$\\$ >"+pids+"; exec sleep 1000\"; until [ -s "+pids+" ]; do sleep 0.01; done; echo left behind; exec sleep 300' &", "sh | left behind", "$ false"))
 	require.ErrorContains(t, err, "the command failed with exit status 1")
 }
 

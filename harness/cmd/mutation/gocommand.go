@@ -20,6 +20,8 @@ const (
 	lateFile = "MUTATION_LATE"    // the path of a file with a line for each mutant that came later
 )
 
+var testArgs = []string{"test", "-short", "-vet=off", "-count=1", "-failfast", "-ldflags=-s -w"} // a smaller binary links faster
+
 // goCommand is the go command that Gremlins runs. It differs from the real one in four ways, which Gremlins has no flags
 // for:
 //
@@ -35,14 +37,13 @@ func goCommand(args []string) int {
 	if args[0] != "test" {
 		return 0 // "go mod download"; the go command downloads what it needs
 	}
-	test := []string{"test", "-short", "-vet=off", "-count=1", "-failfast", "-ldflags=-s -w"} // a smaller binary links faster
 	if at := slices.Index(args, "-coverprofile"); at >= 0 {
 		dir := strings.TrimSuffix(args[len(args)-1], "/...")
 		if err := writeProfile(args[at+1], dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		output, status := runGo(append(test, dir)...)
+		output, status := runGo(slices.Concat(testArgs, []string{dir})...)
 		fmt.Print(output) // Gremlins shows it if the tests fail
 		return status
 	}
@@ -53,7 +54,7 @@ func goCommand(args []string) int {
 		}
 		return 2
 	}
-	output, status := runGo(slices.Concat(test, args[1:len(args)-1], []string{"."})...)
+	output, status := runGo(slices.Concat(testArgs, args[1:len(args)-1], []string{"."})...)
 	if strings.Contains(output, "[build failed]") {
 		return 2
 	}

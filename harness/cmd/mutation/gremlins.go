@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/environ"
 	"example.com/controllers/harness/proc"
 )
@@ -39,8 +40,13 @@ type runner struct {
 // outcome is what became of the mutants of a module.
 type outcome struct {
 	mutants  []mutant
-	notTried int // packages and mutants for which there was no time
+	notTried int      // mutants for which there was no time
+	notBegun int      // packages for which there was none
+	unfit    []string // packages that cannot be mutated, because their tests fail in a copy of the module
 }
+
+// isPart reports whether there was no time for some.
+func (o outcome) isPart() bool { return o.notTried+o.notBegun > 0 }
 
 func (g runner) run(ctx context.Context, module string) (all outcome, err error) {
 	gremlins, err := filepath.Abs(g.gremlins)
@@ -65,6 +71,10 @@ func (g runner) run(ctx context.Context, module string) (all outcome, err error)
 	late := filepath.Join(scratch, "late")
 	if !g.until.IsZero() {
 		env = append(env, lateFile+"="+late, fmt.Sprint(deadline, "=", g.until.Unix()))
+	}
+	copied := filepath.Join(scratch, "copy")
+	if err := os.CopyFS(copied, os.DirFS(module)); err != nil {
+		return outcome{}, err
 	}
 	packages, err := listPackages(ctx, module)
 	if err != nil {
@@ -106,10 +116,17 @@ func (g runner) run(ctx context.Context, module string) (all outcome, err error)
 		}
 		if !g.until.IsZero() && time.Now().After(g.until) {
 			fmt.Printf("\n%s: not begun, the time is up\n", p.ImportPath)
-			all.notTried++
+			all.notBegun++
 			continue
 		}
 		fmt.Println("\n" + p.ImportPath)
+		if ok, err := testsPassIn(ctx, filepath.Join(copied, dir), env); err != nil {
+			return outcome{}, err
+		} else if !ok {
+			fmt.Println("Its tests fail in a copy of the module, which mutants are, so nothing is known of its mutants.")
+			all.unfit = append(all.unfit, p.ImportPath)
+			continue
+		}
 		output := filepath.Join(scratch, "output.json")
 		if err := os.RemoveAll(output); err != nil {
 			return outcome{}, err
@@ -137,6 +154,26 @@ func (g runner) run(ctx context.Context, module string) (all outcome, err error)
 	}
 	all.leaveOut(strings.Count(string(notes), "\n"))
 	return all, err
+}
+
+// testsPassIn reports whether the tests of the package in a directory pass. Gremlins copies a module, and nothing of what is around
+// it, so a test that needs that fails with every mutant, and seems to catch it.
+func testsPassIn(ctx context.Context, dir string, env []string) (bool, error) {
+	cmd := exec.CommandContext(ctx, "go", slices.Concat(testArgs, []string{"."})...)
+	cmd.Dir, cmd.Env = dir, env
+	proc.Group(cmd)
+	out, err := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		fmt.Print(string(out))
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // leaveOut takes mutants out for which there was no time. The go command says of them that they do not compile; which of those that do
@@ -177,12 +214,16 @@ func environment(ctx context.Context, scratch string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	root, err := cluster.Root(ctx)
+	if err != nil {
+		return nil, err
+	}
 	settings, err := environ.GoCommand(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// The copies that Gremlins makes are outside of the workspace.
-	return append(append(env, settings...), "GOWORK=off", "TMPDIR="+temporary, realGo+"="+goPath,
+	return append(append(env, settings...), "GOWORK=off", "TMPDIR="+temporary, realGo+"="+goPath, cluster.RootVariable+"="+root,
 		"PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH")), nil
 }
 

@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"example.com/controllers/harness/proc"
@@ -94,11 +95,11 @@ func mutate(ctx context.Context, out io.Writer, g runner, dir string) error {
 	if err != nil {
 		return err
 	}
-	if g.since != "" && len(found.mutants)+found.notTried == 0 {
+	if g.since != "" && len(found.mutants) == 0 && !found.isPart() && len(found.unfit) == 0 {
 		fmt.Fprintf(out, "%s: no operator in what has changed since %s\n", dir, g.since)
 		return nil
 	}
-	if g.since != "" || found.notTried > 0 { // the others may well survive, but they were not run
+	if g.since != "" || found.isPart() { // the others may well survive, but perhaps they were not run
 		explanations = slices.DeleteFunc(explanations, func(e explanation) bool { return !e.explainsOneOf(found.mutants) })
 	}
 	explanations = slices.DeleteFunc(explanations, func(e explanation) bool { return !g.only.MatchString(e.mutant.file) })
@@ -126,8 +127,11 @@ func report(out io.Writer, explained string, found outcome, explanations []expla
 	unexplained, stale := match(mutants, explanations)
 	fmt.Fprintf(out, "\n%d mutants: %d caught, and %d that made the tests hang; %d survived, %d of them explained in %s. %d more did not compile.\n",
 		len(mutants)-count[notViable], count[killed], count[timedOut], count[lived], count[lived]-len(unexplained), explained, count[notViable])
-	if found.notTried > 0 {
-		fmt.Fprintf(out, "The time was up before %d more; a larger --budget runs them.\n", found.notTried)
+	if found.isPart() {
+		fmt.Fprintf(out, "The time was up before %d more, and before %d whole packages; a larger --budget runs them.\n", found.notTried, found.notBegun)
+	}
+	if len(found.unfit) > 0 {
+		fmt.Fprintf(out, "Not tried at all: %s.\n", strings.Join(found.unfit, ", "))
 	}
 	catchable := len(mutants) - count[notViable]
 	for _, e := range explanations {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -188,7 +189,7 @@ func TestRunGremlins(t *testing.T) {
 	require.Empty(t, found)
 	found, err = runner{gremlins: "/nowhere", only: regexp.MustCompile(""), until: time.Now().Add(-time.Second)}.run(t.Context(), dir)
 	require.NoError(t, err, "there is no time, so Gremlins does not run")
-	require.Equal(t, outcome{notTried: 1}, found)
+	require.Equal(t, outcome{notBegun: 1}, found)
 }
 
 func TestParseDiff(t *testing.T) {
@@ -252,7 +253,7 @@ func history(t *testing.T, files map[string]string) (dir string, write func(name
 	git := func(args ...string) {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+		cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") }), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
 			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
@@ -300,15 +301,16 @@ func TestWrongInput(t *testing.T) {
 // With a part of the mutants, the explanations of the others say nothing.
 func TestExplainsOneOf(t *testing.T) {
 	a := key{"a.go", "f", "M", "if err [!=] nil {"}
-	require.True(t, explanation{mutant: a}.explainsOneOf([]mutant{{a, 1, killed}}))
+	require.True(t, explanation{mutant: a}.explainsOneOf([]mutant{{a, 1, killed}, {a, 2, lived}}))
+	require.False(t, explanation{mutant: a}.explainsOneOf([]mutant{{a, 1, killed}}), "the other such line may survive, but was not run")
 	require.False(t, explanation{mutant: a}.explainsOneOf([]mutant{{key{"a.go", "g", "M", a.line}, 1, lived}}))
 	require.True(t, explanation{mutant: wholeFile("a.go")}.explainsOneOf([]mutant{{a, 1, lived}}))
 	require.False(t, explanation{mutant: wholeFile("a.go")}.explainsOneOf([]mutant{{a, 1, killed}}))
 	require.False(t, explanation{mutant: wholeFile("b.go")}.explainsOneOf([]mutant{{a, 1, lived}}))
 }
 
-// The program stands in for Gremlins, too: it says what became of three mutants, and keeps the profile. If it is to be late, it waits for
-// the deadline before the last one.
+// The program stands in for Gremlins, too: it says what became of three mutants, and keeps the profile. If it is to be late, the last one
+// comes after the deadline.
 const shortStandIn = `#!/bin/sh
 set -e
 while [ $# -gt 0 ]; do
@@ -318,7 +320,7 @@ done
 printf '%s' "$MUTATION_PROFILE" >"$last/profile"
 status=KILLED
 if [ -e "$last/wait" ]; then
-	while [ "$(date +%s)" -lt "$MUTATION_UNTIL" ]; do sleep 0.05; done
+	export MUTATION_UNTIL=1
 	if go test -timeout 1m -failfast example.com/late; then exit 1; fi
 	status='NOT VIABLE'
 fi
@@ -364,23 +366,30 @@ func TestRun(t *testing.T) {
 	_, err = play("--budget", "1h")
 	require.EqualError(t, err, "0 survivors without an explanation, 1 explanations without a survivor")
 	write("wait", "")
-	out, err = play("--budget", "1s")
+	out, err = play("--budget", "1h")
 	require.NoError(t, err)
 	require.Contains(t, out, "1 mutants: 0 caught, and 0 that made the tests hang; 1 survived, 1 of them explained")
-	require.Contains(t, out, "The time was up before 1 more")
+	require.Contains(t, out, "The time was up before 1 more, and before 0 whole packages")
 	out, err = play("--budget", "1ns", "--since", "HEAD~0")
 	require.NoError(t, err)
 	require.Equal(t, dir+": no operator in what has changed since HEAD~0\n", out)
 	out, err = play("--budget", "1ns")
 	require.NoError(t, err)
-	require.Contains(t, out, "The time was up before 1 more")
+	require.Contains(t, out, "The time was up before 0 more, and before 1 whole packages")
 	write("tiny.go", strings.Replace(code, "n < 0", "n < 2", 1))
-	_, err = play("--budget", "1s", "--since", "HEAD")
+	_, err = play("--budget", "1h", "--since", "HEAD")
 	require.EqualError(t, err, "1 survivors without an explanation, 0 explanations without a survivor", "one was run, one was not")
 	write("sub/new.go", "package sub\n")
 	out, err = play("--budget", "1ns", "--since", "HEAD")
 	require.NoError(t, err)
-	require.Contains(t, out, "The time was up before 2 more")
+	require.Contains(t, out, "The time was up before 0 more, and before 2 whole packages")
+
+	// Tests that need what is around the module say nothing of a mutant.
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "sub")))
+	write("around_test.go", "package tiny\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestAround(t *testing.T) {\n\tif _, err := os.Stat(\"../"+filepath.Base(dir)+"\"); err != nil {\n\t\tt.Error(err)\n\t}\n}\n")
+	out, err = play("--since", "HEAD")
+	require.NoError(t, err)
+	require.Contains(t, out, "Not tried at all: example.com/tiny.")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

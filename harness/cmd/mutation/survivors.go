@@ -73,10 +73,10 @@ func parseExplanations(text string) ([]explanation, error) {
 	return explanations, nil
 }
 
-// explainsOneOf reports whether one of the mutants survived, or was caught, for which the explanation is.
+// explainsOneOf reports whether the explanation is for one of the mutants that survived.
 func (e explanation) explainsOneOf(mutants []mutant) bool {
 	return slices.ContainsFunc(mutants, func(m mutant) bool {
-		return m.key == e.mutant || e.mutant == wholeFile(m.file) && m.status == lived
+		return m.status == lived && (m.key == e.mutant || e.mutant == wholeFile(m.file))
 	})
 }
 
