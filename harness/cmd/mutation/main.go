@@ -37,7 +37,7 @@ func main() {
 	proc.Main("mutation", func(ctx context.Context, args []string) error { return run(ctx, os.Stdout, args) })
 }
 
-const usage = "usage: mutation --gremlins PATH [--only REGEXP] [--since COMMIT] [--budget DURATION] MODULE-DIRECTORY..."
+const usage = "usage: mutation --gremlins PATH [--only REGEXP] [--since COMMIT] [--budget DURATION] MODULE-DIRECTORIES"
 
 func run(ctx context.Context, out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("mutation", flag.ContinueOnError)
