@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
@@ -59,6 +60,7 @@ func TestRebootsNodesOneAfterAnother(t *testing.T) {
 func TestDecidesSoonAndNotForEachChange(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.addMachines(30)
+		w.most, w.options.MaxUnavailable = 10, intstr.FromInt32(10)
 		controller := w.startController(0)
 		advance(time.Minute)
 		decisions := func() (reads int) { // of the ledger, which each decision that may admit a Node reads once
@@ -71,15 +73,21 @@ func TestDecidesSoonAndNotForEachChange(t *testing.T) {
 		}
 		for round := range 2 {
 			before := decisions()
-			w.request(w.names()[10*round : 10*round+10]...)
-			for range 30 { // others change all the time
+			names := w.names()[10*round : 10*round+10]
+			for _, name := range names {
+				w.request(name)
+				advance(10 * time.Millisecond)
+			}
+			for range 20 { // others change all the time
 				w.annotate("node-28", protocol.Prefix+"other", fmt.Sprint(time.Now()))
 				advance(10 * time.Millisecond)
 			}
-			require.NotEqual(t, protocol.Needed, protocol.PhaseOf(w.node(w.names()[10*round])), "within 300 ms")
+			for _, name := range names {
+				require.NotEqual(t, protocol.Needed, protocol.PhaseOf(w.node(name)), "%s, within 300 ms", name)
+			}
 			require.Equal(t, 1, decisions()-before)
 			advance(30 * time.Minute)
-			w.requireDone(1, w.names()[10*round:10*round+10]...)
+			w.requireDone(1, names...)
 		}
 	})
 }
@@ -570,9 +578,9 @@ func TestConcerns(t *testing.T) {
 // A migration must not be interrupted: its Node waits for it, and the others do not.
 func TestBlockingPods(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		selector, err := labels.Parse("app in (migration, backup)")
-		require.NoError(t, err)
-		w.options.BlockingPods = []labels.Selector{selector}
+		for _, app := range []string{"migration", "backup"} {
+			w.options.BlockingPods = append(w.options.BlockingPods, labels.SelectorFromSet(labels.Set{"app": app}))
+		}
 		w.addMachines(3)
 		w.addPod("migration", "node-00")
 		w.addPod("web", "node-01") // which is evicted
@@ -628,24 +636,29 @@ func TestTellsWhyEvictionsFail(t *testing.T) {
 
 // A Pod that blocks reboots may come when its Node is about to be cordoned. The drain waits for it, and evicts nothing meanwhile.
 func TestABlockingPodThatComesLate(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		selector, err := labels.Parse("app=migration")
-		require.NoError(t, err)
-		w.options.BlockingPods = []labels.Selector{selector}
-		w.addMachines(1)
-		w.addPod("web", "node-00")
-		w.request("node-00") // first, or the controller may learn of it late
-		w.startController(5 * time.Second)
-		advance(time.Second)
-		w.addPod("migration", "node-00")
-		advance(5 * time.Minute)
-		require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
-		require.Equal(t, []string{"migration", "web"}, w.pods("node-00"))
-		require.Equal(t, []string{"Pod shop/migration blocks the reboot"}, w.told("node-00", "DrainWaiting"))
-		w.removePod("migration", "migration@node-00")
-		advance(2 * time.Minute)
-		w.requireDone(1, "node-00")
-	})
+	apps := []string{"migration", "backup"}
+	for _, app := range apps {
+		t.Run(app, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				for _, each := range apps {
+					w.options.BlockingPods = append(w.options.BlockingPods, labels.SelectorFromSet(labels.Set{"app": each}))
+				}
+				w.addMachines(1)
+				w.addPod("web", "node-00")
+				w.request("node-00") // first, or the controller may learn of it late
+				w.startController(5 * time.Second)
+				advance(time.Second)
+				w.addPod(app, "node-00")
+				advance(5 * time.Minute)
+				require.Equal(t, protocol.Draining, protocol.PhaseOf(w.node("node-00")))
+				require.ElementsMatch(t, []string{app, "web"}, w.pods("node-00"))
+				require.Equal(t, []string{"Pod shop/" + app + " blocks the reboot"}, w.told("node-00", "DrainWaiting"))
+				w.removePod(app, types.UID(app+"@node-00"))
+				advance(2 * time.Minute)
+				w.requireDone(1, "node-00")
+			})
+		})
+	}
 }
 
 // A DaemonSet's Pod, which a drain leaves alone, may come to a Node that is cordoned, and must not be interrupted either.

@@ -16,8 +16,8 @@ func Strip(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil
 		maps.DeleteFunc(node.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, Prefix) })
-		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady })
-		node.Status = corev1.NodeStatus{Conditions: slices.Clone(node.Status.Conditions), NodeInfo: node.Status.NodeInfo}
+		ready := slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady })
+		node.Status = corev1.NodeStatus{Conditions: slices.Clone(ready), NodeInfo: node.Status.NodeInfo} // without the room of the others
 	}
 	return object, nil
 }

@@ -183,14 +183,14 @@ func TestPause(t *testing.T) {
 	require.Equal(t, 1, w.mostAdmitted())
 }
 
-// Pods that forbid reboots, of several selectors and namespaces, with the rights that the manifests grant. Twice: a Node that was
+// Pods of any of several selectors forbid the reboot of their Node, with the rights that the manifests grant. Twice: a Node that was
 // rebooted may get such a Pod again.
 func TestBlockingPods(t *testing.T) {
 	w := newWorld(t, 2)
 	w.reboots("", names(2)...)
 	w.startAgents()
 	// Two may be unavailable: if the watch of Pods is late, node-0 is admitted, and its drain waits.
-	w.startController("--max-unavailable=2", "--blocking-pods=app=db", "--blocking-pods=app=job")
+	w.startController("--max-unavailable=2", "--blocking-pods=app=db", "--blocking-pods=app=job", "--delete-unmanaged-pods")
 	for i, app := range []string{"db", "job"} {
 		_, err := w.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: app, Labels: map[string]string{"app": app}},
@@ -199,13 +199,17 @@ func TestBlockingPods(t *testing.T) {
 		require.NoError(t, err)
 		w.request(names(2)...)
 		w.rebooted(i+1, "node-1")
+		blocks, err := w.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), app, metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Nil(t, blocks.DeletionTimestamp, "it is not evicted")
 		require.Equal(t, i, machine.Reboots(w.node("node-0")))
 		w.Kubectl("delete", "pod", app, "--namespace=default", "--wait=false")
 		w.rebooted(i+1, "node-0")
 	}
 }
 
-// A controller that waits for the Lease does not say that its limits are those that apply; the next leader does.
+// A controller that waits for the Lease does not say that its limits are those that apply; when it leads, it does. Twice, because the
+// second leader has waited itself.
 func TestAStandbyPublishesNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	published := func() string {
@@ -215,11 +219,16 @@ func TestAStandbyPublishesNothing(t *testing.T) {
 	}
 	leader := w.startController("--max-unavailable=1")
 	require.Equal(t, "1", published())
-	standby := w.startStandby("--max-unavailable=2")
-	standby.AwaitLog("Waiting for a leader with other flags")
-	require.Equal(t, "1", published())
-	leader.Signal(syscall.SIGTERM)
-	require.NoError(t, leader.Wait())
-	standby.AwaitLog("Caches synced")
-	require.Equal(t, "2", published())
+	for _, limit := range []string{"2", "3"} {
+		leads := published()
+		standby := w.startStandby("--max-unavailable=" + limit)
+		standby.AwaitLog("Attempting to acquire leader lease")
+		require.Equal(t, leads, published())
+		standby.AwaitLog("Waiting for a leader with other flags")
+		leader.Signal(syscall.SIGTERM)
+		require.NoError(t, leader.Wait())
+		standby.AwaitLog("Caches synced")
+		require.Equal(t, limit, published())
+		leader = standby
+	}
 }

@@ -170,17 +170,17 @@ func (s *subject) confirm(ctx context.Context, o Options, report *Report) error 
 	return work.Wait()
 }
 
-// repeat runs a plan that has failed with this verdict until it is confirmed that it fails.
+// repeat runs a plan again that has failed with this verdict, see [untilConfirmed].
 func (s *subject) repeat(ctx context.Context, o Options, plan Plan, verdict Verdict) (outcomes []Outcome, confirmed bool, err error) {
-	return confirm(verdict, func() (Outcome, error) {
+	return untilConfirmed(verdict, func() (Outcome, error) {
 		got, err := s.execute(ctx, o.Baseline, job{{Plan: plan}})
 		return got.Outcome, err
 	})
 }
 
-// confirm calls run, after a failure with this verdict, up to maxRetries times, not counting the runs that say nothing. confirmed
+// untilConfirmed calls run, after a failure with this verdict, up to maxRetries times, not counting the runs that say nothing. confirmed
 // says that it has failed twice in the same way: with this verdict again, or twice with another one.
-func confirm(verdict Verdict, run func() (Outcome, error)) (outcomes []Outcome, confirmed bool, err error) {
+func untilConfirmed(verdict Verdict, run func() (Outcome, error)) (outcomes []Outcome, confirmed bool, err error) {
 	seen := map[Verdict]int{verdict: 1}
 	for tries := 0; tries < 2*maxRetries && len(outcomes) < maxRetries; tries++ {
 		again, err := run()

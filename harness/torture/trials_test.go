@@ -8,7 +8,7 @@ import (
 )
 
 // Which repetitions confirm a failure, and how many there are until then.
-func TestConfirm(t *testing.T) {
+func TestUntilConfirmed(t *testing.T) {
 	passed, notRun, notMet := Outcome{}, Outcome{Verdict: NotRun}, Outcome{Verdict: NoRest, NotMet: true}
 	again, other, third := Outcome{Verdict: NoRest}, Outcome{Verdict: Died}, Outcome{Verdict: TooMuch}
 	for name, test := range map[string]struct {
@@ -31,7 +31,7 @@ func TestConfirm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, 3, maxRetries, "the table is for this number")
 			tries := 0
-			outcomes, confirmed, err := confirm(NoRest, func() (Outcome, error) {
+			outcomes, confirmed, err := untilConfirmed(NoRest, func() (Outcome, error) {
 				tries++
 				return test.runs[min(tries, len(test.runs))-1], nil
 			})
@@ -43,7 +43,7 @@ func TestConfirm(t *testing.T) {
 	}
 	broken := errors.New("no control plane")
 	runs := 0
-	outcomes, confirmed, err := confirm(NoRest, func() (Outcome, error) {
+	outcomes, confirmed, err := untilConfirmed(NoRest, func() (Outcome, error) {
 		if runs++; runs == 2 {
 			return Outcome{}, broken
 		}

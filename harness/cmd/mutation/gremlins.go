@@ -85,33 +85,11 @@ func (g runner) run(ctx context.Context, module string) (all outcome, err error)
 		if err != nil {
 			return outcome{}, err
 		}
-		args := []string{"unleash", "--workers", "1", "--timeout-coefficient", strconv.Itoa(patience),
-			"--output-statuses", "lktv", // those of mutants that were run
-			"--invert-logical", "--invert-loopctrl", "--invert-assignments", "--invert-bwassign", "--remove-self-assignments",
-			// Without --invert-bitwise, which takes the & before an operand for the operator, and then does not compile.
-			"--exclude-files", "/"} // of other packages
-		sources := map[string]source{}
-		var covered []string
-		for _, name := range p.GoFiles {
-			s, err := readSource(filepath.Join(p.Dir, name))
-			if err != nil {
-				return outcome{}, err
-			}
-			path := filepath.ToSlash(filepath.Join(dir, name))
-			ranges := []lineRange{everyLine}
-			if changed != nil {
-				ranges = changed[path]
-			}
-			if ast.IsGenerated(s.file) || !g.only.MatchString(path) || len(ranges) == 0 {
-				args = append(args, "--exclude-files", "^"+regexp.QuoteMeta(name)+"$")
-				continue
-			}
-			sources[name] = s
-			for _, r := range ranges {
-				covered = append(covered, profileLine(name, r))
-			}
+		c, err := g.choose(p, dir, changed)
+		if err != nil {
+			return outcome{}, err
 		}
-		if len(sources) == 0 {
+		if len(c.sources) == 0 {
 			continue
 		}
 		if !g.until.IsZero() && time.Now().After(g.until) {
@@ -120,10 +98,11 @@ func (g runner) run(ctx context.Context, module string) (all outcome, err error)
 			continue
 		}
 		fmt.Println("\n" + p.ImportPath)
-		if ok, err := testsPassIn(ctx, filepath.Join(copied, dir), env); err != nil {
-			return outcome{}, err
-		} else if !ok {
-			fmt.Println("Its tests fail in a copy of the module, which mutants are, so nothing is known of its mutants.")
+		if err := runTests(ctx, filepath.Join(copied, dir), env); err != nil {
+			if err := runTests(ctx, p.Dir, env); err != nil {
+				return outcome{}, fmt.Errorf("the tests of %s fail without a mutant: %w", p.ImportPath, err)
+			}
+			fmt.Printf("Mutants run in a copy of the module, in which these tests fail even without one: %v\n", err)
 			all.unfit = append(all.unfit, p.ImportPath)
 			continue
 		}
@@ -131,9 +110,9 @@ func (g runner) run(ctx context.Context, module string) (all outcome, err error)
 		if err := os.RemoveAll(output); err != nil {
 			return outcome{}, err
 		}
-		cmd := exec.CommandContext(ctx, gremlins, append(args, "--output", output, p.Dir)...)
+		cmd := exec.CommandContext(ctx, gremlins, append(c.args, "--output", output, p.Dir)...)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = module, os.Stdout, os.Stderr
-		cmd.Env = append(slices.Clone(env), profile+"="+strings.Join(covered, ""))
+		cmd.Env = append(slices.Clone(env), profile+"="+c.profile)
 		proc.Group(cmd)
 		err = cmd.Run()
 		if cmd.Process != nil {
@@ -142,7 +121,7 @@ func (g runner) run(ctx context.Context, module string) (all outcome, err error)
 		if err := errors.Join(err, context.Cause(ctx)); err != nil {
 			return outcome{}, fmt.Errorf("gremlins, in package %s: %w", p.ImportPath, err)
 		}
-		mutants, err := readOutput(output, dir, sources)
+		mutants, err := readOutput(output, dir, c.sources)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -156,24 +135,56 @@ func (g runner) run(ctx context.Context, module string) (all outcome, err error)
 	return all, err
 }
 
-// testsPassIn reports whether the tests of the package in a directory pass. Gremlins copies a module, and nothing of what is around
-// it, so a test that needs that fails with every mutant, and seems to catch it.
-func testsPassIn(ctx context.Context, dir string, env []string) (bool, error) {
+// choice is what of a package is mutated.
+type choice struct {
+	args    []string          // of Gremlins
+	profile string            // see goCommand
+	sources map[string]source // by the file's name
+}
+
+// choose chooses the files of the package in a directory of the module, and their lines. changed is nil if all lines are mutated.
+func (g runner) choose(p goPackage, dir string, changed map[string][]lineRange) (choice, error) {
+	c := choice{sources: map[string]source{}, args: []string{"unleash", "--workers", "1", "--timeout-coefficient", strconv.Itoa(patience),
+		"--output-statuses", "lktv", // those of mutants that were run
+		"--invert-logical", "--invert-loopctrl", "--invert-assignments", "--invert-bwassign", "--remove-self-assignments",
+		// Without --invert-bitwise, which takes the & before an operand for the operator, and then does not compile.
+		"--exclude-files", "/"}} // of other packages
+	for _, name := range p.GoFiles {
+		s, err := readSource(filepath.Join(p.Dir, name))
+		if err != nil {
+			return choice{}, err
+		}
+		path := filepath.ToSlash(filepath.Join(dir, name))
+		lines := []lineRange{everyLine}
+		if changed != nil {
+			lines = changed[path]
+		}
+		if ast.IsGenerated(s.file) || !g.only.MatchString(path) || len(lines) == 0 {
+			c.args = append(c.args, "--exclude-files", "^"+regexp.QuoteMeta(name)+"$")
+			continue
+		}
+		c.sources[name] = s
+		for _, r := range lines {
+			c.profile += profileLine(name, r)
+		}
+	}
+	return c, nil
+}
+
+// runTests runs the tests of the package in a directory. Gremlins copies a module, and nothing of what is around it, so a test that
+// needs that fails with every mutant, and seems to catch it.
+func runTests(ctx context.Context, dir string, env []string) error {
 	cmd := exec.CommandContext(ctx, "go", slices.Concat(testArgs, []string{"."})...)
 	cmd.Dir, cmd.Env = dir, env
 	proc.Group(cmd)
 	out, err := cmd.CombinedOutput()
 	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // programs whose tests were cut off by a time limit
 	}
-	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
+	if err != nil {
+		return errors.Join(context.Cause(ctx), fmt.Errorf("%w\n%s", err, out))
 	}
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		fmt.Print(string(out))
-		return false, nil
-	}
-	return err == nil, err
+	return nil
 }
 
 // leaveOut takes mutants out for which there was no time. The go command says of them that they do not compile; which of those that do

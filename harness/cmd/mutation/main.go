@@ -8,7 +8,7 @@
 //     what a test runs as a process of its own.
 //   - The tests run in an environment in which even a broken program finds no cluster of the user.
 //   - With --since, only lines that were changed since a commit are mutated. Gremlins' own --diff overlooks the later ones of
-//     several changes that git prints as one.
+//     several changes in one hunk.
 //   - With --budget, no mutant is begun after that time. How many were not tried is said, and is no error.
 //
 // Generated files are left out, as are packages for tests, whose names end in "test".
@@ -131,7 +131,7 @@ func report(out io.Writer, explained string, found outcome, explanations []expla
 		fmt.Fprintf(out, "The time was up before %d more, and before %d whole packages; a larger --budget runs them.\n", found.notTried, found.notBegun)
 	}
 	if len(found.unfit) > 0 {
-		fmt.Fprintf(out, "Not tried at all: %s.\n", strings.Join(found.unfit, ", "))
+		fmt.Fprintf(out, "Not tried, because tests fail where mutants run: %s.\n", strings.Join(found.unfit, ", "))
 	}
 	catchable := len(mutants) - count[notViable]
 	for _, e := range explanations {
