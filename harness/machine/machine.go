@@ -68,7 +68,10 @@ func Node(name, version string) *corev1.Node {
 				corev1.LabelHostname:   name,
 				corev1.LabelOSStable:   "linux",
 				corev1.LabelArchStable: "amd64",
-				PowerLabel:             powerOn,
+				// A kubelet sets these too. The node lifecycle controller adds what lacks, with two requests for each Node.
+				"beta.kubernetes.io/os":   "linux",
+				"beta.kubernetes.io/arch": "amd64",
+				PowerLabel:                powerOn,
 			},
 			Annotations: map[string]string{BootsAnnotation: "1"},
 		},

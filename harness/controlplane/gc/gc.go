@@ -1,36 +1,46 @@
-// Package gc turns Go's garbage collector off while the control plane starts: most of what is allocated then stays in use,
-// and collecting garbage would be a fifth of the CPU time of the start.
+// Package gc sets Go's garbage collector for a control plane: while it starts, when it has started, and if its process should
+// save CPU time rather than memory.
 package gc
 
 import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 )
 
-// Limit is the memory, in bytes, above which garbage is collected all the same. A start on a large database may exceed it.
-const Limit = 512 << 20
+// startPercent is the GOGC of the start. Most of what is allocated then stays in use, so collecting garbage as usual would be
+// a quarter of its CPU time. Collecting none would leave what stays in use strewn over twice the memory, for good.
+const startPercent = 300
 
 // usualPercent is the GOGC of a control plane that has been told none. It is less than Go's own, 100: on a laptop, memory is
 // scarcer than CPU time.
 const usualPercent = 50
 
-// Defer turns the garbage collector off, up to Limit, until resume is called.
+// settle is how long after the start its garbage is collected. What comes right after the start is what people wait for.
+const settle = 3 * time.Second
+
+// Limit is the memory, in bytes, above which garbage is collected all the same. A start on a large database may exceed it.
+const Limit = 512 << 20
+
+// Defer lets the garbage collector run seldom until resume is called and, after that, the start has settled.
 //
-// With the environment variable GOGC, the process should rather save CPU time than memory, so resume does not collect
-// garbage itself: that would be as much work as a third of the start. The first collection comes at Limit, which a control
-// plane that runs for a single test may never reach, and GOGC is the percentage from then on.
+// With the environment variable GOGC, the process should rather save CPU time than memory, so garbage is first collected at
+// Limit, which a control plane that runs for a single test may never reach. GOGC is the percentage from then on.
 func Defer() (resume func()) {
 	usualLimit := debug.SetMemoryLimit(-1)
 	debug.SetMemoryLimit(min(usualLimit, Limit))
-	percent := debug.SetGCPercent(-1)
 	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(startPercent)
 		return func() {
-			debug.SetGCPercent(usualPercent)
-			debug.SetMemoryLimit(usualLimit)
-			debug.FreeOSMemory() // collects the garbage of the start
+			time.AfterFunc(settle, func() {
+				debug.SetGCPercent(usualPercent)
+				debug.SetMemoryLimit(usualLimit)
+				debug.FreeOSMemory() // collects the garbage of the start
+			})
 		}
 	}
+	percent := debug.SetGCPercent(-1)
 	return func() {
 		type garbage [64]byte
 		runtime.AddCleanup(new(garbage), func(struct{}) { // after the first collection

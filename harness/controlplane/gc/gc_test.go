@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -33,14 +34,22 @@ func TestDefer(t *testing.T) {
 	restore(t)
 	t.Setenv("GOGC", "") // restores it after the test
 	require.NoError(t, os.Unsetenv("GOGC"))
-	resume := Defer()
-	percent, limit := settings()
-	require.Equal(t, uint64(off), percent)
-	require.Equal(t, uint64(Limit), limit)
-	resume()
-	percent, limit = settings()
-	require.Equal(t, uint64(usualPercent), percent)
-	require.Equal(t, uint64(math.MaxInt64), limit)
+	synctest.Test(t, func(t *testing.T) {
+		resume := Defer()
+		time.Sleep(time.Hour) // however long the start takes
+		percent, limit := settings()
+		require.Equal(t, uint64(startPercent), percent)
+		require.Equal(t, uint64(Limit), limit)
+		resume()
+		percent, limit = settings()
+		require.Equal(t, uint64(startPercent), percent, "before the start has settled")
+		require.Equal(t, uint64(Limit), limit)
+		time.Sleep(settle)
+		synctest.Wait()
+		percent, limit = settings()
+		require.Equal(t, uint64(usualPercent), percent)
+		require.Equal(t, uint64(math.MaxInt64), limit)
+	})
 }
 
 // With GOGC, the collector stays off until the memory limit has made it run once.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -40,6 +41,9 @@ type leaseController struct {
 	// queue has the name of every machine in nodes, which it hands out when the next renewal is due. It may
 	// have names that are no longer in nodes.
 	queue workqueue.TypedDelayingInterface[string]
+
+	// written has the Lease (*coordinationv1.Lease) of each machine as this controller last wrote it, by name.
+	written sync.Map
 }
 
 // runLeaseController runs the controller until ctx is cancelled.
@@ -76,6 +80,7 @@ func (c *leaseController) processNextWorkItem(ctx context.Context) bool {
 	defer c.queue.Done(name)
 	node, err := c.nodes.Get(name)
 	if err != nil {
+		c.written.Delete(name)
 		return true // Removed or powered off. If it comes back, the informer adds it to the queue again.
 	}
 	if err := c.renew(ctx, node); err != nil && ctx.Err() == nil {
@@ -85,7 +90,10 @@ func (c *leaseController) processNextWorkItem(ctx context.Context) bool {
 	return true
 }
 
+// renew updates the Lease, or creates it. What this controller wrote last is the Lease as it is, unless somebody else has
+// changed it since: then, and after a restart, it is written without a look at what is there.
 func (c *leaseController) renew(ctx context.Context, node *corev1.Node) error {
+	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	now, seconds := metav1.NowMicro(), int32(leaseDuration/time.Second)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -95,14 +103,27 @@ func (c *leaseController) renew(ctx context.Context, node *corev1.Node) error {
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &node.Name, LeaseDurationSeconds: &seconds, RenewTime: &now},
 	}
-	patch, err := json.Marshal(lease)
+	last, known := c.written.LoadAndDelete(node.Name)
+	var written *coordinationv1.Lease
+	var err error
+	if known {
+		update := last.(*coordinationv1.Lease).DeepCopy()
+		update.OwnerReferences, update.Spec = lease.OwnerReferences, lease.Spec
+		written, err = leases.Update(ctx, update, metav1.UpdateOptions{})
+	}
+	if !known || apierrors.IsNotFound(err) {
+		written, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+		var patch []byte
+		if patch, err = json.Marshal(lease); err != nil {
+			return err
+		}
+		written, err = leases.Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
 	if err != nil {
 		return err
 	}
-	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	_, err = leases.Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
-	}
-	return err
+	c.written.Store(node.Name, written)
+	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -70,7 +71,9 @@ func Run(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
 	}
-	typedClient, err := kubernetes.NewForConfig(restConfig)
+	typedConfig := rest.CopyConfig(restConfig)
+	typedConfig.ContentType = runtime.ContentTypeProtobuf
+	typedClient, err := kubernetes.NewForConfig(typedConfig)
 	if err != nil {
 		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
 	}

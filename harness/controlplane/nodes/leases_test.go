@@ -1,0 +1,70 @@
+package nodes
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+)
+
+func TestRenewALease(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0", UID: "first"}}
+	client := fake.NewClientset()
+	conflict := false // whether somebody else has just changed the Lease
+	client.PrependReactor("update", "leases", func(k8stesting.Action) (bool, runtime.Object, error) {
+		if !conflict {
+			return false, nil, nil
+		}
+		conflict = false
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, node.Name, nil)
+	})
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	c := &leaseController{client: client}
+
+	var renewed metav1.MicroTime
+	renew := func(want ...string) {
+		t.Helper()
+		client.ClearActions()
+		require.NoError(t, c.renew(t.Context(), node))
+		var verbs []string
+		for _, action := range client.Actions() {
+			verbs = append(verbs, action.GetVerb())
+		}
+		require.Equal(t, want, verbs)
+		lease, err := leases.Get(t.Context(), node.Name, metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, node.Name, *lease.Spec.HolderIdentity)
+		require.Equal(t, int32(40), *lease.Spec.LeaseDurationSeconds)
+		require.Equal(t, node.UID, lease.OwnerReferences[0].UID)
+		require.True(t, lease.Spec.RenewTime.After(renewed.Time))
+		renewed = *lease.Spec.RenewTime
+	}
+	renew("create")
+	renew("update")
+	for range 2 { // each incident twice
+		conflict = true
+		renew("update", "patch")
+		renew("update")
+
+		c = &leaseController{client: client} // after a restart
+		renew("create", "patch")
+		renew("update")
+
+		// Another Node of that name, before the Lease of the first one is gone.
+		node.UID += types.UID("-soon")
+		renew("update")
+
+		// A Node that is removed takes its Lease with it.
+		require.NoError(t, leases.Delete(t.Context(), node.Name, metav1.DeleteOptions{}))
+		node.UID += types.UID("-again")
+		renew("update", "create")
+		renew("update")
+	}
+}
