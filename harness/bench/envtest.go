@@ -14,7 +14,7 @@ import (
 )
 
 // bootEnvtest starts envtest with its default flags, measures it, and kills it.
-func (p programs) bootEnvtest(ctx context.Context, dir string) (b boot, err error) {
+func (p programs) bootEnvtest(ctx context.Context, dir string, idle time.Duration) (b boot, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	apiServerLog, err := os.Create(filepath.Join(dir, "kube-apiserver.log"))
@@ -78,7 +78,7 @@ func (p programs) bootEnvtest(ctx context.Context, dir string) (b boot, err erro
 	if len(children) != 2 {
 		return boot{}, fmt.Errorf("envtest has %d processes; expected two, an API server and an etcd", len(children))
 	}
-	b.memory, err = memory(children...)
+	err = b.measure(ctx, idle, children...)
 	return b, err
 }
 

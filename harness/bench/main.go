@@ -27,7 +27,9 @@ import (
 func main() {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError) // not the global FlagSet, to which controller-runtime adds its own flags
 	var o options
-	flags.IntVar(&o.boots, "boots", 10, "how `many` times to start the control plane, and envtest; 0 skips the comparison")
+	flags.IntVar(&o.boots, "boots", 5, "how `many` times to start the control plane, and envtest; 0 skips the comparison")
+	flags.DurationVar(&o.idle, "idle", 20*time.Second, "how `long` to measure each of them while it idles; 0 skips that")
+	flags.StringVar(&o.beside, "beside", "", "the `path` of a control plane's program, such as one of another commit, to compare with instead of envtest")
 	flags.IntVar(&o.requests, "requests", 1000, "how `many` requests of each kind to send through the proxy, and directly; 0 skips the comparison")
 	flags.IntVar(&o.events, "events", 5000, "how `many` events to watch through the proxy, and directly; 0 skips the comparison")
 	_ = flags.Parse(os.Args[1:]) // exits on an error
@@ -47,14 +49,29 @@ func main() {
 type boot struct {
 	ready   time.Duration // from the start until /readyz returns ok
 	running time.Duration // from the start until all Pods are Running; 0 for envtest, which runs no Pods
-	memory  uint64        // resident memory of all processes together, in bytes, at the end of the boot
+	cpu     time.Duration // processor time of all processes together, until ready and running
+	usage                 // of all processes together, when the boot has settled
 }
+
+// usage is what processes use while nobody asks anything of them.
+type usage struct {
+	resident  uint64        // resident memory in bytes
+	anonymous uint64        // the part of it that is not the content of files, such as the programs, in bytes
+	idle      time.Duration // processor time per minute
+}
+
+// settle is how long after the start the measurement of usage begins: what the start leaves to do is done by then.
+const settle = 15 * time.Second
 
 // hangTimeout bounds what takes seconds: one boot, or one watch.
 const hangTimeout = 2 * time.Minute
 
 // options are the values of the flags.
-type options struct{ boots, requests, events int }
+type options struct {
+	boots, requests, events int
+	idle                    time.Duration
+	beside                  string
+}
 
 // maxEvents is how many events the API server's watch cache may keep for watches that start at an earlier
 // resourceVersion.
@@ -67,15 +84,17 @@ func run(ctx context.Context, o options, rest []string) error {
 		}
 	}
 	switch {
+	case o.idle < 0:
+		return fmt.Errorf("--idle is %s; it must be 0 or more", o.idle)
 	case o.events > maxEvents:
 		return fmt.Errorf("--events is %d; it must be %d or less, because the API server keeps no more", o.events, maxEvents)
 	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q; the flags are --boots, --requests and --events", rest[0])
+		return fmt.Errorf("unexpected argument %q; the flags are --boots, --idle, --beside, --requests and --events", rest[0])
 	}
 	fmt.Printf("Kubernetes %s on %s/%s, %d CPUs\n", cluster.KubernetesVersion, runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	if o.boots > 0 {
 		fmt.Printf("\n%d boots of each, alternating\n\n", o.boots)
-		if err := benchBoots(ctx, o.boots); err != nil {
+		if err := benchBoots(ctx, o); err != nil {
 			return err
 		}
 	}
@@ -86,8 +105,8 @@ func run(ctx context.Context, o options, rest []string) error {
 	return nil
 }
 
-// benchBoots starts the control plane and envtest alternately, and prints a comparison.
-func benchBoots(ctx context.Context, boots int) (err error) {
+// benchBoots starts the control plane and what it is compared with alternately, and prints a comparison.
+func benchBoots(ctx context.Context, o options) (err error) {
 	programs, err := build(ctx)
 	if err != nil {
 		return err
@@ -100,40 +119,46 @@ func benchBoots(ctx context.Context, boots int) (err error) {
 	// envtest returns its failures as errors. Without this, controller-runtime complains that no logger is set.
 	ctrllog.SetLogger(logr.Discard())
 
-	var ours, envtests []boot
-	for i := range boots + 1 {
+	type measure func(ctx context.Context, dir string) (boot, error)
+	ours := func(program string) measure {
+		return func(ctx context.Context, dir string) (boot, error) { return bootOurs(ctx, program, dir, o.idle) }
+	}
+	names := []string{"ours", "envtest"}
+	measures := []measure{ours(programs.controlPlane), func(ctx context.Context, dir string) (boot, error) {
+		return programs.bootEnvtest(ctx, dir, o.idle)
+	}}
+	if o.beside != "" {
+		names[1], measures[1] = "beside", ours(o.beside)
+	}
+	boots := make([][]boot, len(measures))
+	for i := range o.boots + 1 {
 		// The first pair reads the binaries from disk, the others from the page cache, so it does not count.
-		label := fmt.Sprintf("boot %d of %d", i, boots)
+		label := fmt.Sprintf("boot %d of %d", i, o.boots)
 		if i == 0 {
 			label = "warm-up"
 		}
-		our, err := measureBoot(ctx, dir, label+", ours", programs.bootOurs)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "%s: ours: ready in %s, Pods in %s, %s", label,
-			seconds(our.ready.Seconds()), seconds(our.running.Seconds()), mebibytes(float64(our.memory)))
-		envtest, err := measureBoot(ctx, dir, label+", envtest", programs.bootEnvtest)
-		if err != nil {
-			fmt.Fprintln(os.Stderr)
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "; envtest: ready in %s, %s\n", seconds(envtest.ready.Seconds()), mebibytes(float64(envtest.memory)))
-		if i > 0 {
-			ours, envtests = append(ours, our), append(envtests, envtest)
+		for k, measure := range measures {
+			b, err := measureBoot(ctx, dir, label+", "+names[k], hangTimeout+settle+o.idle, measure)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "%s, %s: ready in %s, %s\n", label, names[k], seconds(b.ready.Seconds()), mebibytes(float64(b.resident)))
+			if i > 0 {
+				boots[k] = append(boots[k], b)
+			}
 		}
 	}
-	return report(os.Stdout, ours, envtests)
+	return report(os.Stdout, names, boots)
 }
 
 // measureBoot calls measure with an empty directory in dir, which it removes afterwards. Errors begin with label.
-func measureBoot(ctx context.Context, dir, label string, measure func(ctx context.Context, dir string) (boot, error)) (b boot, err error) {
+func measureBoot(ctx context.Context, dir, label string, timeout time.Duration, measure func(ctx context.Context, dir string) (boot, error)) (b boot, err error) {
 	dir = filepath.Join(dir, "boot")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return boot{}, fmt.Errorf("%s: %w", label, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	ctx, cancel := context.WithTimeoutCause(ctx, hangTimeout, fmt.Errorf("it took more than %s", hangTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took more than %s", timeout))
 	defer cancel()
 	if b, err = measure(ctx, dir); err != nil {
 		return boot{}, fmt.Errorf("%s: %w", label, err)

@@ -27,9 +27,9 @@ const (
 	deploymentName = "bench" // also the value of the label app of its Pods
 )
 
-// bootOurs starts our control plane with the same flags as cluster.Start does, measures it, and stops it. cluster.Start
-// returns when the Nodes are Ready, which is too late to measure when the API server is.
-func (p programs) bootOurs(ctx context.Context, dir string) (b boot, err error) {
+// bootOurs starts a program of our control plane with the same flags as cluster.Start does, measures it, and stops it.
+// cluster.Start returns when the Nodes are Ready, which is too late to measure when the API server is.
+func bootOurs(ctx context.Context, program, dir string, idle time.Duration) (b boot, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	data := filepath.Join(dir, "data")
@@ -38,7 +38,7 @@ func (p programs) bootOurs(ctx context.Context, dir string) (b boot, err error) 
 		return boot{}, err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, p.controlPlane, "serve", "--dir", data, "--nodes", strconv.Itoa(nodes),
+	cmd := exec.CommandContext(ctx, program, "serve", "--dir", data, "--nodes", strconv.Itoa(nodes),
 		"--ephemeral", "--exit-with-stdin")
 	cmd.Stderr = log
 	proc.Group(cmd)
@@ -82,7 +82,7 @@ func (p programs) bootOurs(ctx context.Context, dir string) (b boot, err error) 
 	if err := work.Wait(); err != nil {
 		return boot{}, err
 	}
-	b.memory, err = memory(&process.Process{Pid: int32(cmd.Process.Pid)})
+	err = b.measure(ctx, idle, &process.Process{Pid: int32(cmd.Process.Pid)})
 	return b, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,17 +63,70 @@ func readyz(ctx context.Context, address string) error {
 	})
 }
 
-// memory returns the resident memory of all processes together, in bytes.
-func memory(processes ...*process.Process) (uint64, error) {
-	var sum uint64
+// measure measures the processes when they have just started everything, and again when they have settled.
+func (b *boot) measure(ctx context.Context, idle time.Duration, processes ...*process.Process) error {
+	var err error
+	if b.cpu, err = processorTime(processes); err != nil {
+		return err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
 	for _, p := range processes {
 		info, err := p.MemoryInfo()
 		if err != nil {
-			return 0, fmt.Errorf("measure the memory of process %d: %w", p.Pid, err)
+			return fmt.Errorf("measure the memory of process %d: %w", p.Pid, err)
 		}
-		sum += info.RSS
+		b.resident += info.RSS
+		b.anonymous += anonymous(p.Pid)
+	}
+	if idle == 0 {
+		return nil
+	}
+	before, err := processorTime(processes)
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, idle); err != nil {
+		return err
+	}
+	after, err := processorTime(processes)
+	b.idle = time.Duration(float64(after-before) * float64(time.Minute) / float64(idle))
+	return err
+}
+
+// anonymous returns the anonymous memory of a process in bytes, or 0 where the system has no /proc to tell it.
+func anonymous(pid int32) uint64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), "RssAnon:")
+	number, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	kibibytes, _ := strconv.ParseUint(number, 10, 64)
+	return kibibytes << 10
+}
+
+// processorTime returns the processor time that all processes together have used.
+func processorTime(processes []*process.Process) (sum time.Duration, err error) {
+	for _, p := range processes {
+		times, err := p.Times()
+		if err != nil {
+			return 0, fmt.Errorf("measure the processor time of process %d: %w", p.Pid, err)
+		}
+		sum += time.Duration((times.User + times.System) * float64(time.Second))
 	}
 	return sum, nil
+}
+
+// pause waits.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // exitError returns err, which cmd.Wait has returned, or an error that stands for exit status 0.
