@@ -42,3 +42,5 @@ func copyAnnotations(namespace, name, revision string) map[string]string {
 }
 
 func copySelector() string { return secretsync.CopyLabel + "=" + namespace }
+
+func sharedSelector() string { return secretsync.SharedLabel + "=true" }

@@ -3,11 +3,17 @@ package main
 import (
 	"context"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 )
 
 // plainClient writes the Secrets that the controller would write, with the same metadata, each with one request. It reads
@@ -58,4 +64,36 @@ func (p plainClient) forAll(ctx context.Context, s size, revision string, write 
 		}
 	}
 	return group.Wait()
+}
+
+// keepWatches lists and watches what the controller does, as it does, until ctx is cancelled: the shared Secrets of its
+// namespace, and the metadata of all namespaces and of the copies. stop waits for the end; it may be called after an error.
+func keepWatches(ctx context.Context, config *rest.Config) (stop func(), err error) {
+	stop = func() {}
+	client, err := newClient(rest.CopyConfig(config))
+	if err != nil {
+		return stop, err
+	}
+	metadataClient, err := metadata.NewForConfig(config) // in protobuf, too
+	if err != nil {
+		return stop, err
+	}
+	selecting := func(selector string) func(*metav1.ListOptions) {
+		return func(list *metav1.ListOptions) { list.LabelSelector = selector }
+	}
+	all := []cache.SharedIndexInformer{
+		coreinformers.NewFilteredSecretInformer(client, namespace, 0, nil, selecting(sharedSelector())),
+		metadatainformer.NewFilteredMetadataInformer(metadataClient, corev1.SchemeGroupVersion.WithResource("namespaces"), metav1.NamespaceAll, 0, nil, nil).Informer(),
+		metadatainformer.NewFilteredMetadataInformer(metadataClient, corev1.SchemeGroupVersion.WithResource("secrets"), metav1.NamespaceAll, 0, nil, selecting(copySelector())).Informer(),
+	}
+	var running sync.WaitGroup
+	for _, informer := range all {
+		running.Go(func() { informer.RunWithContext(ctx) })
+	}
+	for _, informer := range all {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return running.Wait, context.Cause(ctx)
+		}
+	}
+	return running.Wait, nil
 }

@@ -1,8 +1,9 @@
 // Program bench measures what lesson 6's controller takes to create, update and delete the copies of Secrets in many
 // namespaces, and compares that with a plain client that writes the same Secrets without any controller: the floor.
 //
-//   - Each size has a control plane of its own. The plain client writes first, then the controller. Both have the same
-//     number of workers, the same account, and no rate limit of their own.
+//   - Each size has a control plane of its own. In each round, the plain client writes first, then one that also keeps the
+//     controller's watches, then the controller. All have the same number of workers, the same account, and no rate limit of
+//     their own.
 //   - A phase ends when a watch of the benchmark's own has seen all copies in their final state.
 //   - Requests are those that the API server counts itself (apiserver_request_total). Nothing is between the controller and
 //     the API server.
@@ -40,11 +41,14 @@ func main() {
 // options are the flags.
 type options struct {
 	sizes     sizes
+	rounds    int
 	workers   int
 	bytes     int // of the data of each Secret
 	rest      time.Duration
 	unrelated int
 	picture   string // path; "" for none
+
+	replicator string // path of kubernetes-replicator; "" to leave it out
 }
 
 const (
@@ -58,15 +62,17 @@ const (
 
 // parse parses the flags. Its error names the flag and the values that it can have.
 func parse(args []string) (options, error) {
-	o := options{sizes: sizes{{1, 500}, {1, 2000}, {1, 10000}, {20, 500}}}
+	o := options{sizes: sizes{{1, 200}, {1, 2000}}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints the error
 	flags.Var(&o.sizes, "sizes", "what to measure, one after the other: numbers of `SOURCESxNAMESPACES`, or none")
+	flags.IntVar(&o.rounds, "rounds", 5, "`number` of times to measure each program, in alternation")
 	flags.IntVar(&o.workers, "workers", 32, "`number` of workers, of the controller and of the plain client")
 	flags.IntVar(&o.bytes, "bytes", 1024, "size of the data of each Secret")
 	flags.DurationVar(&o.rest, "rest", 10*time.Second, "how long to measure the controller at rest")
 	flags.IntVar(&o.unrelated, "unrelated", 3000, "`number` of unrelated Secrets, of 100 KB each, beside which memory is measured; 0 for none. 30,000 need 4 GB of disk, and 10 GB of memory")
 	flags.StringVar(&o.picture, "picture", "", "`path` of an SVG to draw, of how the time grows with the number of copies")
+	flags.StringVar(&o.replicator, "replicator", "", "`path` of a kubernetes-replicator to measure, too. Build it with \"config.QPS = -1\" in its main, or its rate limit is all that is measured")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(os.Stderr)
@@ -76,6 +82,8 @@ func parse(args []string) (options, error) {
 		return o, err
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q; --help lists the flags", flags.Arg(0))
+	case o.rounds < 1:
+		return o, fmt.Errorf("--rounds is %d; it must be at least 1", o.rounds)
 	case o.workers < 1:
 		return o, fmt.Errorf("--workers is %d; it must be at least 1", o.workers)
 	case o.bytes < 0 || o.bytes > maxBytes:

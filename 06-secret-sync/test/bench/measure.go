@@ -52,10 +52,20 @@ type lifecycle struct{ create, update, remove phase }
 // sizeResult is what was measured with one size.
 type sizeResult struct {
 	size
-	plain, controller lifecycle
-	burst             phase // several changes of the sources within half a second
-	rest              phase
-	memory            uint64 // peak of the controller's resident memory, in bytes
+	rounds []round
+	rest   phase
+}
+
+// round is what was measured of each program, one after the other.
+type round struct {
+	plain      lifecycle
+	watching   lifecycle // of a plain client that keeps the controller's watches
+	controller lifecycle
+	burst      phase  // several changes of the sources within half a second
+	memory     uint64 // peak of the controller's resident memory, in bytes
+
+	peer       lifecycle // of kubernetes-replicator; zero without it
+	peerMemory uint64
 }
 
 // memoryResult is the memory of programs beside unrelated Secrets.
@@ -246,19 +256,49 @@ func (b *bench) measure(r *sizeResult) (err error) {
 	if _, err := b.plain(plain, few); err != nil {
 		return err
 	}
-	b.say("%s: a plain client with %d workers", r.size, b.workers)
-	if r.plain, err = b.plain(plain, r.size); err != nil {
-		return err
+	for i := range b.rounds {
+		var one round
+		if one.plain, err = b.plain(plain, r.size); err != nil {
+			return err
+		}
+		if one.watching, err = b.watching(plain, r.size); err != nil {
+			return err
+		}
+		if err := b.controller(r, &one, i == 0); err != nil {
+			return err
+		}
+		if b.replicator != "" {
+			if err := b.peer(r.size, &one); err != nil {
+				return fmt.Errorf("kubernetes-replicator: %w", err)
+			}
+		}
+		b.say("%s: round %d of %d: %s", r.size, i+1, b.rounds, one)
+		r.rounds = append(r.rounds, one)
 	}
-	running, err := b.startController()
+	return nil
+}
+
+// String says what a round took.
+func (r round) String() string {
+	return fmt.Sprintf("create %s, %s, %s; update %s, %s, %s, %d changes %s; delete %s, %s, %s",
+		seconds(r.plain.create.took), seconds(r.watching.create.took), seconds(r.controller.create.took),
+		seconds(r.plain.update.took), seconds(r.watching.update.took), seconds(r.controller.update.took), burstChanges, seconds(r.burst.took),
+		seconds(r.plain.remove.took), seconds(r.watching.remove.took), seconds(r.controller.remove.took))
+}
+
+// watching measures a plain client that also keeps the watches of the controller, with its rights, and does nothing with them.
+func (b *bench) watching(client plainClient, s size) (l lifecycle, err error) {
+	config, err := b.cluster.ServiceAccountConfig(b.ctx, namespace, account)
 	if err != nil {
-		return err
+		return l, err
 	}
-	defer func() { err = errors.Join(err, running.stop()) }()
-	if err := b.until("its caches have synced", running.notSynced); err != nil {
-		return err
+	ctx, cancel := context.WithCancel(b.ctx)
+	stop, err := keepWatches(ctx, config)
+	defer func() { cancel(); stop() }()
+	if err != nil {
+		return l, err
 	}
-	return b.controller(r, running)
+	return b.plain(client, s)
 }
 
 // plain measures a plain client.
@@ -283,80 +323,89 @@ func (b *bench) plain(client plainClient, s size) (l lifecycle, err error) {
 	return l, nil
 }
 
-// controller measures the controller.
-func (b *bench) controller(r *sizeResult, running *program) (err error) {
-	sources := b.client.CoreV1().Secrets(namespace)
-	change := func() (string, error) {
-		b.revision++
-		revision := fmt.Sprint(b.revision)
-		patch, err := json.Marshal(map[string]any{"data": data(revision, b.bytes)})
-		if err != nil {
-			return "", err
-		}
-		return revision, b.forAll(r.sources, func(i int) error {
-			_, err := sources.Patch(b.ctx, sourceName(i), types.MergePatchType, patch, metav1.PatchOptions{})
-			return err
-		})
+// controller measures the controller, and if rests is true, also what it does at rest.
+func (b *bench) controller(r *sizeResult, one *round, rests bool) (err error) {
+	running, err := b.startController()
+	if err != nil {
+		return err
 	}
-	b.say("%s: the controller, with %d workers", r.size, b.workers)
-	r.controller.create, err = b.phase(r.sources, func() error {
+	defer func() { err = errors.Join(err, running.stop()) }()
+	if err := b.until("its caches have synced", running.notSynced); err != nil {
+		return err
+	}
+	if one.controller.create, err = b.create(r.size, source); err != nil {
+		return err
+	}
+	if one.controller.update, err = b.change(r.size, 1); err != nil {
+		return err
+	}
+	if one.burst, err = b.change(r.size, burstChanges); err != nil {
+		return err
+	}
+	if rests {
+		if r.rest, err = b.phase(0, func() error { return b.sleep(b.rest) }); err != nil {
+			return err
+		}
+	}
+	if one.controller.remove, err = b.remove(r.size); err != nil {
+		return err
+	}
+	one.memory, err = running.memory()
+	return err
+}
+
+// create creates the sources, each made by source, and measures until all copies are there.
+func (b *bench) create(s size, source func(name string, data map[string][]byte) *corev1.Secret) (phase, error) {
+	return b.phase(s.sources, func() error {
 		b.revision++
 		revision := fmt.Sprint(b.revision)
-		if err := b.forAll(r.sources, func(i int) error {
-			_, err := sources.Create(b.ctx, source(sourceName(i), data(revision, b.bytes)), metav1.CreateOptions{})
+		if err := b.forAll(s.sources, func(i int) error {
+			_, err := b.client.CoreV1().Secrets(namespace).Create(b.ctx, source(sourceName(i), data(revision, b.bytes)), metav1.CreateOptions{})
 			return err
 		}); err != nil {
 			return err
 		}
-		return b.awaitCopies(r.size, revision, true)
+		return b.awaitCopies(s, revision, true)
 	})
-	if err != nil {
-		return err
-	}
-	r.controller.update, err = b.phase(r.sources, func() error {
-		revision, err := change()
-		if err != nil {
-			return err
-		}
-		return b.awaitCopies(r.size, revision, true)
-	})
-	if err != nil {
-		return err
-	}
-	b.say("%s: %d changes within half a second", r.size, burstChanges)
-	r.burst, err = b.phase(burstChanges*r.sources, func() (err error) {
-		var last string
-		for i := range burstChanges {
+}
+
+// change changes the sources, several times at short intervals, and measures until all copies follow.
+func (b *bench) change(s size, times int) (phase, error) {
+	return b.phase(times*s.sources, func() error {
+		var revision string
+		for i := range times {
 			if i > 0 {
 				if err := b.sleep(burstInterval); err != nil {
 					return err
 				}
 			}
-			if last, err = change(); err != nil {
+			b.revision++
+			revision = fmt.Sprint(b.revision)
+			patch, err := json.Marshal(map[string]any{"data": data(revision, b.bytes)})
+			if err != nil {
+				return err
+			}
+			if err := b.forAll(s.sources, func(i int) error {
+				_, err := b.client.CoreV1().Secrets(namespace).Patch(b.ctx, sourceName(i), types.MergePatchType, patch, metav1.PatchOptions{})
+				return err
+			}); err != nil {
 				return err
 			}
 		}
-		return b.awaitCopies(r.size, last, true)
+		return b.awaitCopies(s, revision, true)
 	})
-	if err != nil {
-		return err
-	}
-	b.say("%s: at rest for %s", r.size, b.rest)
-	if r.rest, err = b.phase(0, func() error { return b.sleep(b.rest) }); err != nil {
-		return err
-	}
-	b.say("%s: deleting the sources", r.size)
-	r.controller.remove, err = b.phase(r.sources, func() error {
-		if err := b.forAll(r.sources, func(i int) error { return sources.Delete(b.ctx, sourceName(i), metav1.DeleteOptions{}) }); err != nil {
+}
+
+// remove deletes the sources, and measures until no copy is left.
+func (b *bench) remove(s size) (phase, error) {
+	return b.phase(s.sources, func() error {
+		if err := b.forAll(s.sources, func(i int) error {
+			return b.client.CoreV1().Secrets(namespace).Delete(b.ctx, sourceName(i), metav1.DeleteOptions{})
+		}); err != nil {
 			return err
 		}
-		return b.awaitCopies(r.size, "", false)
+		return b.awaitCopies(s, "", false)
 	})
-	if err != nil {
-		return err
-	}
-	r.memory, err = running.memory()
-	return err
 }
 
 // phase measures do, and the requests for Secrets until they have ended. own is the number of writes that do makes itself.

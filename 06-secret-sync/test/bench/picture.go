@@ -18,13 +18,29 @@ const (
 // readers.
 var series = []struct {
 	name, style string
-	of          func(sizeResult) lifecycle
+	of          func(round) lifecycle
 }{
-	{"plain client", "stroke:#56b4e9;stroke-width:5", func(r sizeResult) lifecycle { return r.plain }},
-	{"controller", "stroke:#004d38;stroke-width:2", func(r sizeResult) lifecycle { return r.controller }},
+	{"plain client", "stroke:#56b4e9;stroke-width:5", func(r round) lifecycle { return r.plain }},
+	{"controller", "stroke:#004d38;stroke-width:2", func(r round) lifecycle { return r.controller }},
+}
+
+// phases are the panels.
+var phases = []struct {
+	title string
+	of    func(lifecycle) phase
+}{
+	{"create all copies", func(l lifecycle) phase { return l.create }},
+	{"update all copies", func(l lifecycle) phase { return l.update }},
+	{"delete all copies", func(l lifecycle) phase { return l.remove }},
+}
+
+// took returns the median of what a phase took.
+func (s sizeResult) took(program func(round) lifecycle, of func(lifecycle) phase) time.Duration {
+	return time.Duration(s.median(func(r round) float64 { return float64(of(program(r)).took) }))
 }
 
 // picture returns an SVG of the time that each phase took, by the number of copies, on linear axes.
+// Of several rounds, it shows the median.
 func picture(results []sizeResult) []byte {
 	results = slices.Clone(results)
 	slices.SortStableFunc(results, func(a, b sizeResult) int { return a.copies() - b.copies() })
@@ -32,8 +48,9 @@ func picture(results []sizeResult) []byte {
 	for _, r := range results {
 		most = max(most, r.copies())
 		for _, s := range series {
-			l := s.of(r)
-			longest = max(longest, l.create.took, l.update.took, l.remove.took)
+			for _, of := range phases {
+				longest = max(longest, r.took(s.of, of.of))
+			}
 		}
 	}
 	yMax := niceStep(longest.Seconds()) * math.Ceil(longest.Seconds()/niceStep(longest.Seconds()))
@@ -47,14 +64,7 @@ func picture(results []sizeResult) []byte {
 		x := left + i*190
 		fmt.Fprintf(&b, `<path d="M%d 18h30" fill="none" style="%s"/><text x="%d" y="22">%s</text>`+"\n", x, s.style, x+36, s.name)
 	}
-	for i, panel := range []struct {
-		title string
-		of    func(lifecycle) phase
-	}{
-		{"create all copies", func(l lifecycle) phase { return l.create }},
-		{"update all copies", func(l lifecycle) phase { return l.update }},
-		{"delete all copies", func(l lifecycle) phase { return l.remove }},
-	} {
+	for i, panel := range phases {
 		x0, y0 := float64(left+i*(panelWidth+gap)), float64(top+panelHeight)
 		x := func(copies int) float64 { return x0 + panelWidth*float64(copies)/float64(most) }
 		y := func(seconds float64) float64 { return y0 - panelHeight*seconds/yMax }
@@ -69,7 +79,7 @@ func picture(results []sizeResult) []byte {
 		for _, s := range series {
 			fmt.Fprintf(&b, `<path d="M%.1f %.1f`, x0, y0)
 			for _, r := range results {
-				fmt.Fprintf(&b, "L%.1f %.1f", x(r.copies()), y(panel.of(s.of(r)).took.Seconds()))
+				fmt.Fprintf(&b, "L%.1f %.1f", x(r.copies()), y(r.took(s.of, panel.of).Seconds()))
 			}
 			fmt.Fprintf(&b, `" fill="none" style="%s"/>`+"\n", s.style)
 		}

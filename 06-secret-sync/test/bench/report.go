@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"text/tabwriter"
 	"time"
 )
@@ -11,24 +13,73 @@ import (
 func reportSize(w io.Writer, o options, s sizeResult) error {
 	fmt.Fprintf(w, "\n%d × %d = %d copies of %d bytes, %d workers\n\n", s.sources, s.namespaces, s.copies(), o.bytes, o.workers)
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "\tplain client\tcontroller\tratio\twrites per copy\treads per copy")
+	fmt.Fprintln(table, "\tplain client\tits watches\tcontroller\tbeside it\tbeside it with watches\twrites per copy\treads per copy")
 	for _, row := range []struct {
-		name              string
-		plain, controller phase
+		name                        string
+		plain, watching, controller func(round) phase
 	}{
-		{"create all", s.plain.create, s.controller.create},
-		{"update all", s.plain.update, s.controller.update},
-		{"delete all", s.plain.remove, s.controller.remove},
-		{fmt.Sprintf("%d changes within %s, beside one", burstChanges, (burstChanges-1)*burstInterval), s.plain.update, s.burst},
+		{"create all", func(r round) phase { return r.plain.create }, func(r round) phase { return r.watching.create }, func(r round) phase { return r.controller.create }},
+		{"update all", func(r round) phase { return r.plain.update }, func(r round) phase { return r.watching.update }, func(r round) phase { return r.controller.update }},
+		{"delete all", func(r round) phase { return r.plain.remove }, func(r round) phase { return r.watching.remove }, func(r round) phase { return r.controller.remove }},
+		{fmt.Sprintf("%d changes within %s, beside one", burstChanges, (burstChanges-1)*burstInterval),
+			func(r round) phase { return r.plain.update }, func(r round) phase { return r.watching.update }, func(r round) phase { return r.burst }},
 	} {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.2f ×\t%s\t%s\n", row.name, seconds(row.plain.took), seconds(row.controller.took),
-			float64(row.controller.took)/float64(row.plain.took), s.each(row.controller.writes), s.each(row.controller.reads))
+		ratio := func(of, to func(round) phase) string {
+			return s.over(func(r round) float64 { return of(r).took.Seconds() / to(r).took.Seconds() }, "%.2f ×")
+		}
+		took := func(of func(round) phase) string {
+			return fmt.Sprintf("%.2f s", s.median(func(r round) float64 { return of(r).took.Seconds() }))
+		}
+		each := func(count func(phase) int) string {
+			return fmt.Sprintf("%.2f", s.median(func(r round) float64 { return float64(count(row.controller(r))) / float64(s.copies()) }))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.name, took(row.plain), ratio(row.watching, row.plain), took(row.controller),
+			ratio(row.controller, row.plain), ratio(row.controller, row.watching),
+			each(func(p phase) int { return p.writes }), each(func(p phase) int { return p.reads }))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "At rest for %s: %d writes, %d reads. The controller's resident memory at its peak: %s.\n", o.rest, s.rest.writes, s.rest.reads, megabytes(s.memory))
-	return err
+	_, err := fmt.Fprintf(w, "Medians of %d rounds; ratios within a round, with their range. \"Its watches\" is a plain client that keeps the controller's watches, beside one that does not.\n"+
+		"At rest for %s: %d writes, %d reads. The controller's resident memory at its peak: %s.\n",
+		len(s.rounds), o.rest, s.rest.writes, s.rest.reads, megabytes(uint64(s.median(func(r round) float64 { return float64(r.memory) }))))
+	if err != nil || o.replicator == "" {
+		return err
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintln(table, "\tkubernetes-replicator\tcontroller\tbeside it")
+	for _, panel := range phases {
+		peer := func(r round) float64 { return panel.of(r.peer).took.Seconds() }
+		ours := func(r round) float64 { return panel.of(r.controller).took.Seconds() }
+		fmt.Fprintf(table, "%s\t%.2f s\t%.2f s\t%s\n", panel.title, s.median(peer), s.median(ours), s.over(func(r round) float64 { return ours(r) / peer(r) }, "%.2f ×"))
+	}
+	peer := func(r round) float64 { return float64(r.peerMemory) }
+	ours := func(r round) float64 { return float64(r.memory) }
+	fmt.Fprintf(table, "resident memory at its peak\t%s\t%s\t%s\n", megabytes(uint64(s.median(peer))), megabytes(uint64(s.median(ours))), s.over(func(r round) float64 { return ours(r) / peer(r) }, "%.2f ×"))
+	return table.Flush()
+}
+
+// median returns the median of a number over the rounds.
+func (s sizeResult) median(of func(round) float64) float64 {
+	var all []float64
+	for _, r := range s.rounds {
+		all = append(all, of(r))
+	}
+	slices.Sort(all)
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+}
+
+// over returns the median of a number over the rounds, and if there are several, its range.
+func (s sizeResult) over(of func(round) float64, format string) string {
+	text := fmt.Sprintf(format, s.median(of))
+	if len(s.rounds) == 1 {
+		return text
+	}
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, r := range s.rounds {
+		low, high = min(low, of(r)), max(high, of(r))
+	}
+	return fmt.Sprintf("%s (%.2f – %.2f)", text, low, high)
 }
 
 // reportMemory prints the memory of programs as a table.
@@ -45,8 +96,6 @@ func reportMemory(w io.Writer, m memoryResult) error {
 	}
 	return table.Flush()
 }
-
-func (s size) each(count int) string { return fmt.Sprintf("%.2f", float64(count)/float64(s.copies())) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
