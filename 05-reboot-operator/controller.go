@@ -39,7 +39,7 @@ import (
 const settleInterval = 30 * time.Second
 
 // decisionDelay is how long after a change the controller decides. Later changes do not put it off.
-const decisionDelay = 250 * time.Millisecond
+const decisionDelay = 500 * time.Millisecond
 
 // admission is the key of the decision which Nodes to admit. All other keys are names of Nodes.
 const admission = ""

@@ -53,8 +53,8 @@ func TestMetrics(t *testing.T) {
 		want := map[string]float64{
 			"reboot_nodes Idle": 2, "reboot_nodes Needed": 1, "reboot_nodes Draining": 1, "reboot_nodes Approved": 0, "reboot_nodes InProgress": 0, "reboot_nodes Cancelled": 0,
 			"reboot_completed_total":              1,
-			"reboot_drain_duration_seconds count": 1, "reboot_drain_duration_seconds sum": 11.25,
-			"reboot_duration_seconds count": 1, "reboot_duration_seconds sum": 30.25,
+			"reboot_drain_duration_seconds count": 1, "reboot_drain_duration_seconds sum": 11.5,
+			"reboot_duration_seconds count": 1, "reboot_duration_seconds sum": 30.5,
 		}
 		require.Equal(t, want, controller.metrics(t))
 		w.locked(func() { w.machines["node-02"].off = true })
