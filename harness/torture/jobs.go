@@ -37,7 +37,13 @@ func newJobs(ctx context.Context, waiting []job, over <-chan struct{}) (all *job
 		case <-done:
 		}
 	})
-	all.change(func() {})
+	all.change(func() {
+		select {
+		case <-over: // already: none must begin before the goroutine runs
+			all.isOver = true
+		default:
+		}
+	})
 	return all, func() { close(done); watching.Wait() }
 }
 

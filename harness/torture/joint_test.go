@@ -218,6 +218,14 @@ func TestJobs(t *testing.T) {
 		require.False(t, ok)
 		<-all.ended
 	})
+	over := make(chan struct{})
+	close(over)
+	for range 100 { // and none if it was over from the beginning, whichever goroutine runs first
+		all, stop := newJobs(t.Context(), []job{of("a")}, over)
+		_, ok := all.next()
+		require.False(t, ok)
+		stop()
+	}
 	synctest.Test(t, func(t *testing.T) { // nor after Ctrl-C, however urgent
 		ctx, cancel := context.WithCancel(t.Context())
 		all, stop := newJobs(ctx, []job{of("a")}, nil)
