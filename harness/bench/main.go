@@ -86,6 +86,8 @@ func run(ctx context.Context, o options, rest []string) error {
 	switch {
 	case o.idle < 0:
 		return fmt.Errorf("--idle is %s; it must be 0 or more", o.idle)
+	case o.beside != "" && !filepath.IsAbs(o.beside):
+		return fmt.Errorf("--beside is %q; it must be an absolute path", o.beside)
 	case o.events > maxEvents:
 		return fmt.Errorf("--events is %d; it must be %d or less, because the API server keeps no more", o.events, maxEvents)
 	case len(rest) > 0:
@@ -107,7 +109,7 @@ func run(ctx context.Context, o options, rest []string) error {
 
 // benchBoots starts the control plane and what it is compared with alternately, and prints a comparison.
 func benchBoots(ctx context.Context, o options) (err error) {
-	programs, err := build(ctx)
+	programs, err := build(ctx, o.beside == "")
 	if err != nil {
 		return err
 	}

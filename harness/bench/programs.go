@@ -11,8 +11,9 @@ import (
 // programs holds the paths of the binaries that are measured.
 type programs struct{ controlPlane, apiServer, etcd string }
 
-// build builds the programs that are not in the cache, so that no boot includes a build.
-func build(ctx context.Context) (programs, error) {
+// build builds the programs that are not in the cache, so that no boot includes a build: the control plane and, if withEnvtest is
+// true, those that envtest starts.
+func build(ctx context.Context, withEnvtest bool) (programs, error) {
 	root, err := cluster.Root(ctx)
 	if err != nil {
 		return programs{}, err
@@ -29,12 +30,16 @@ func build(ctx context.Context) (programs, error) {
 	var built programs
 	for _, program := range []struct {
 		gobuild.Program
-		path *string
+		path   *string
+		needed bool
 	}{
-		{controlPlane, &built.controlPlane},
-		{apiServer, &built.apiServer},
-		{etcd, &built.etcd},
+		{controlPlane, &built.controlPlane, true},
+		{apiServer, &built.apiServer, withEnvtest},
+		{etcd, &built.etcd, withEnvtest},
 	} {
+		if !program.needed {
+			continue
+		}
 		if *program.path, err = gobuild.Build(ctx, program.Program, os.Stderr); err != nil {
 			return programs{}, err
 		}

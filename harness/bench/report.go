@@ -21,7 +21,7 @@ func summarize(numbers []float64) summary {
 	}
 }
 
-// measures are the rows of the table of boots. A row in which neither side has a number is left out.
+// measures are the rows of the table of boots. A row without a number of ours is left out.
 var measures = []struct {
 	name   string
 	of     func(boot) float64
@@ -38,7 +38,7 @@ var measures = []struct {
 func seconds(s float64) string   { return fmt.Sprintf("%.2f s", s) }
 func mebibytes(b float64) string { return fmt.Sprintf("%.0f MiB", b/(1<<20)) }
 
-// report prints the table of boots: ours and another's, which names names.
+// report prints the table of boots, ours and another's, under their names. The ratio is that of the medians, ours to the other.
 func report(w io.Writer, names []string, boots [][]boot) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "median (range)\t%s\t%s\tratio\n", names[0], names[1])

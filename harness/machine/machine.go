@@ -68,7 +68,7 @@ func Node(name, version string) *corev1.Node {
 				corev1.LabelHostname:   name,
 				corev1.LabelOSStable:   "linux",
 				corev1.LabelArchStable: "amd64",
-				// A kubelet sets these too. The node lifecycle controller adds what lacks, with two requests for each Node.
+				// A kubelet sets these too. The node lifecycle controller adds those that are missing, with two requests for each Node.
 				"beta.kubernetes.io/os":   "linux",
 				"beta.kubernetes.io/arch": "amd64",
 				PowerLabel:                powerOn,

@@ -39,7 +39,7 @@ func newJobs(ctx context.Context, waiting []job, over <-chan struct{}) (all *job
 	})
 	all.change(func() {
 		select {
-		case <-over: // already: none must begin before the goroutine runs
+		case <-over: // already: none may begin before the goroutine runs
 			all.isOver = true
 		default:
 		}

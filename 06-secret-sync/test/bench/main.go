@@ -3,7 +3,7 @@
 //
 //   - Each size has a control plane of its own. In each round, the plain client writes first, then one that also keeps the
 //     controller's watches, then the controller. All have the same number of workers, the same account, and no rate limit of
-//     their own.
+//     their own. kubernetes-replicator, if it is measured, has an administrator's rights.
 //   - A phase ends when a watch of the benchmark's own has seen all copies in their final state.
 //   - Requests are those that the API server counts itself (apiserver_request_total). Nothing is between the controller and
 //     the API server.

@@ -90,7 +90,7 @@ type result struct {
 // measure builds the programs of the repository at root, and measures each size on a cluster of its own, which it removes
 // in any case. It prints each result to out as soon as it is known.
 func measure(ctx context.Context, o options, root string, out, progress io.Writer) (r result, err error) {
-	paths := map[string]string{}
+	paths := map[string]string{"kubernetes-replicator": o.replicator}
 	dir := filepath.Join(root, "06-secret-sync")
 	for _, name := range []string{"kubectl-secretsync", "naive-secretsync"} {
 		paths[name], err = gobuild.Build(ctx, gobuild.Program{Name: name, Dir: dir, Package: "./cmd/" + name, Sources: []string{"."}}, progress)

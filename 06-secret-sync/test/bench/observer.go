@@ -14,7 +14,7 @@ import (
 // revisionKey is the key of each Secret's data whose value says which version of the source it holds.
 const revisionKey = "revision"
 
-// observer follows all copies with an informer of its own.
+// observer follows all copies with an informer of its own. What is in the source namespace is none.
 type observer struct {
 	mu        sync.Mutex
 	revisions map[string]string // of each copy, by namespace and name
@@ -47,6 +47,9 @@ func (o *observer) watch(ctx context.Context, client kubernetes.Interface, selec
 }
 
 func (o *observer) set(secret *corev1.Secret) {
+	if secret.Namespace == namespace {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	key, revision := secret.Namespace+"/"+secret.Name, string(secret.Data[revisionKey])

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +17,6 @@ func (b *bench) peer(s size, one *round) (err error) {
 	if err != nil {
 		return err
 	}
-	b.paths["kubernetes-replicator"] = b.replicator
 	running, err := b.start("kubernetes-replicator", b.cluster.Kubeconfig, "-kubeconfig="+b.cluster.Kubeconfig, "-status-addr="+address,
 		"-replicate-configmaps=false", "-replicate-roles=false", "-replicate-role-bindings=false", "-replicate-service-accounts=false", "-log-level=warn")
 	if err != nil {
@@ -25,8 +25,13 @@ func (b *bench) peer(s size, one *round) (err error) {
 	defer func() {
 		_ = running.stop() // it does not handle SIGTERM
 	}()
+	client := &http.Client{Timeout: 5 * time.Second}
 	if err := b.until("it is ready", func() string {
-		response, err := http.Get("http://" + address + "/readyz")
+		request, err := http.NewRequestWithContext(b.ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+		if err != nil {
+			return err.Error()
+		}
+		response, err := client.Do(request)
 		if err != nil {
 			return err.Error()
 		}

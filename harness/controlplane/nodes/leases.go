@@ -91,7 +91,7 @@ func (c *leaseController) processNextWorkItem(ctx context.Context) bool {
 }
 
 // renew updates the Lease, or creates it. What this controller wrote last is the Lease as it is, unless somebody else has
-// changed it since: then, and after a restart, it is written without a look at what is there.
+// changed it since: then, and after a restart, it is patched, whatever its version is.
 func (c *leaseController) renew(ctx context.Context, node *corev1.Node) error {
 	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	now, seconds := metav1.NowMicro(), int32(leaseDuration/time.Second)
@@ -111,7 +111,7 @@ func (c *leaseController) renew(ctx context.Context, node *corev1.Node) error {
 		update.OwnerReferences, update.Spec = lease.OwnerReferences, lease.Spec
 		written, err = leases.Update(ctx, update, metav1.UpdateOptions{})
 	}
-	if !known || apierrors.IsNotFound(err) {
+	if !known {
 		written, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
@@ -120,6 +120,9 @@ func (c *leaseController) renew(ctx context.Context, node *corev1.Node) error {
 			return err
 		}
 		written, err = leases.Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if apierrors.IsNotFound(err) { // it was deleted; the update of a Lease that is not there is a conflict with its UID
+		written, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 	}
 	if err != nil {
 		return err

@@ -18,8 +18,9 @@ func TestRenewALease(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0", UID: "first"}}
 	client := fake.NewClientset()
 	conflict := false // whether somebody else has just changed the Lease
-	client.PrependReactor("update", "leases", func(k8stesting.Action) (bool, runtime.Object, error) {
-		if !conflict {
+	// Like the API server, which creates Leases on update, unless the update has the UID of one that is not there.
+	client.PrependReactor("update", "leases", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		if _, err := client.Tracker().Get(action.GetResource(), action.GetNamespace(), node.Name); err == nil && !conflict {
 			return false, nil, nil
 		}
 		conflict = false
@@ -64,7 +65,7 @@ func TestRenewALease(t *testing.T) {
 		// A Node that is removed takes its Lease with it.
 		require.NoError(t, leases.Delete(t.Context(), node.Name, metav1.DeleteOptions{}))
 		node.UID += types.UID("-again")
-		renew("update", "create")
+		renew("update", "patch", "create")
 		renew("update")
 	}
 }
