@@ -14,7 +14,7 @@ func TestReportLeavesOutWhatIsNotMeasured(t *testing.T) {
 	ours := []boot{{ready: 1 * time.Second, running: 2 * time.Second, usage: usage{resident: 100 << 20}}, {ready: 3 * time.Second, running: 4 * time.Second, usage: usage{resident: 100 << 20}}}
 	other := []boot{{ready: 4 * time.Second, usage: usage{resident: 400 << 20}}}
 	var out strings.Builder
-	if err := report(&out, []string{"ours", "envtest"}, [][]boot{ours, other}); err != nil {
+	if err := report(&out, side{name: "ours", boots: ours}, side{name: "envtest", boots: other}); err != nil {
 		t.Fatal(err)
 	}
 	table, _, _ := strings.Cut(out.String(), "\n\n")

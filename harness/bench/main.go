@@ -53,6 +53,13 @@ type boot struct {
 	usage                 // of all processes together, when the boot has settled
 }
 
+// side is one of the two that are compared.
+type side struct {
+	name  string
+	start func(ctx context.Context, dir string) (boot, error) // starts it in an empty directory, measures it, and stops it
+	boots []boot
+}
+
 // usage is what processes use while nobody asks anything of them.
 type usage struct {
 	resident  uint64        // resident memory in bytes
@@ -121,36 +128,33 @@ func benchBoots(ctx context.Context, o options) (err error) {
 	// envtest returns its failures as errors. Without this, controller-runtime complains that no logger is set.
 	ctrllog.SetLogger(logr.Discard())
 
-	type measure func(ctx context.Context, dir string) (boot, error)
-	ours := func(program string) measure {
+	ours := func(program string) func(context.Context, string) (boot, error) {
 		return func(ctx context.Context, dir string) (boot, error) { return bootOurs(ctx, program, dir, o.idle) }
 	}
-	names := []string{"ours", "envtest"}
-	measures := []measure{ours(programs.controlPlane), func(ctx context.Context, dir string) (boot, error) {
-		return programs.bootEnvtest(ctx, dir, o.idle)
-	}}
+	envtest := func(ctx context.Context, dir string) (boot, error) { return programs.bootEnvtest(ctx, dir, o.idle) }
+	sides := []side{{name: "ours", start: ours(programs.controlPlane)}, {name: "envtest", start: envtest}}
 	if o.beside != "" {
-		names[1], measures[1] = "beside", ours(o.beside)
+		sides[1] = side{name: "beside", start: ours(o.beside)}
 	}
-	boots := make([][]boot, len(measures))
 	for i := range o.boots + 1 {
 		// The first pair reads the binaries from disk, the others from the page cache, so it does not count.
 		label := fmt.Sprintf("boot %d of %d", i, o.boots)
 		if i == 0 {
 			label = "warm-up"
 		}
-		for k, measure := range measures {
-			b, err := measureBoot(ctx, dir, label+", "+names[k], hangTimeout+settle+o.idle, measure)
+		for k := range sides {
+			label := label + ", " + sides[k].name
+			b, err := measureBoot(ctx, dir, label, hangTimeout+settle+o.idle, sides[k].start)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(os.Stderr, "%s, %s: ready in %s, %s\n", label, names[k], seconds(b.ready.Seconds()), mebibytes(float64(b.resident)))
+			fmt.Fprintf(os.Stderr, "%s: ready in %s, %s\n", label, seconds(b.ready.Seconds()), mebibytes(float64(b.resident)))
 			if i > 0 {
-				boots[k] = append(boots[k], b)
+				sides[k].boots = append(sides[k].boots, b)
 			}
 		}
 	}
-	return report(os.Stdout, names, boots)
+	return report(os.Stdout, sides[0], sides[1])
 }
 
 // measureBoot calls measure with an empty directory in dir, which it removes afterwards. Errors begin with label.

@@ -38,10 +38,10 @@ var measures = []struct {
 func seconds(s float64) string   { return fmt.Sprintf("%.2f s", s) }
 func mebibytes(b float64) string { return fmt.Sprintf("%.0f MiB", b/(1<<20)) }
 
-// report prints the table of boots, ours and another's, under their names. The ratio is that of the medians, ours to the other.
-func report(w io.Writer, names []string, boots [][]boot) error {
+// report prints the table of boots. The ratio is that of the medians, ours to the other's.
+func report(w io.Writer, ours, other side) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(table, "median (range)\t%s\t%s\tratio\n", names[0], names[1])
+	fmt.Fprintf(table, "median (range)\t%s\t%s\tratio\n", ours.name, other.name)
 	for _, measure := range measures {
 		cell := func(boots []boot) (string, float64) {
 			var numbers []float64
@@ -54,8 +54,8 @@ func report(w io.Writer, names []string, boots [][]boot) error {
 			}
 			return fmt.Sprintf("%s (%s – %s)", measure.format(s.median), measure.format(s.min), measure.format(s.max)), s.median
 		}
-		our, ourMedian := cell(boots[0])
-		other, otherMedian := cell(boots[1])
+		left, ourMedian := cell(ours.boots)
+		right, otherMedian := cell(other.boots)
 		ratio := "–"
 		switch {
 		case ourMedian == 0:
@@ -63,16 +63,16 @@ func report(w io.Writer, names []string, boots [][]boot) error {
 		case otherMedian != 0:
 			ratio = fmt.Sprintf("%.2f", ourMedian/otherMedian)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", measure.name, our, other, ratio)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", measure.name, left, right, ratio)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, `
 A control plane is one process, with scheduler, controllers and nodes that run %d Pods; envtest is two, an
-API server and an etcd with nothing in them. "Until then" is until all of that is there. Memory and idle
-minutes are measured %.0f s later. Memory that is not anonymous is the content of files, such as the programs,
-which processes share and the system can drop.
+API server and an etcd with nothing in them. "Until then" is until all of that is there. Memory is measured
+%.0f s later, and then the idle minutes. Memory that is not anonymous is the content of files, such as the
+programs, which processes share and the system can drop.
 `, pods, settle.Seconds())
 	return err
 }

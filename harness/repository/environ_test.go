@@ -19,7 +19,7 @@ var inherit = map[string]string{
 	"03-workqueue/test/score/scene.go":         "our kubectl",
 	"04-crd/test/bench/measure.go":             "our kubectl",
 	"05-reboot-operator/test/bench/measure.go": "our kubectl",
-	"06-secret-sync/test/bench/measure.go":     "our kubectl",
+	"06-secret-sync/test/bench/bench.go":       "our kubectl",
 	"harness/clustertest/clustertest.go":       "our kubectl",
 	"harness/lesson/lesson.go":                 "our kubectl",
 	"harness/cluster/process.go":               "our control plane",

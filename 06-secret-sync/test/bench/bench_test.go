@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/guard"
@@ -87,4 +89,46 @@ func TestPicture(t *testing.T) {
 			require.Equal(t, 6, strings.Count(text, "L108.0 204.5L258.0 62.0")+strings.Count(text, "L370.0 204.5L520.0 62.0")+strings.Count(text, "L632.0 204.5L782.0 62.0"), text)
 		}
 	}
+}
+
+func TestReportOfTwoRounds(t *testing.T) {
+	of := func(seconds float64, writes int) lifecycle {
+		p := phase{took: time.Duration(seconds * float64(time.Second)), writes: writes}
+		return lifecycle{p, p, p}
+	}
+	s := sizeResult{size: size{1, 10}, rounds: []round{
+		{plain: of(1, 10), watching: of(1.5, 10), controller: of(3, 10), burst: phase{took: 4 * time.Second, writes: 12}, memory: 40e6, peer: of(6, 0), peerMemory: 80e6},
+		{plain: of(2, 10), watching: of(2, 10), controller: of(2, 10), burst: phase{took: 2 * time.Second, writes: 18}, memory: 60e6, peer: of(8, 0), peerMemory: 60e6},
+	}}
+	var out strings.Builder
+	require.NoError(t, reportSize(&out, options{workers: 4, bytes: 5, rest: time.Second, replicator: "/x"}, s))
+	var lines []string
+	for line := range strings.Lines(out.String()) {
+		lines = append(lines, strings.TrimRight(strings.Join(strings.Fields(line), " "), " "))
+	}
+	require.Equal(t, []string{
+		"", "1 × 10 = 10 copies of 5 bytes, 4 workers", "",
+		"plain client its watches controller beside it beside it with watches writes per copy reads per copy",
+		"create all copies 1.50 s 1.25 × (1.00 – 1.50) 2.50 s 2.00 × (1.00 – 3.00) 1.50 × (1.00 – 2.00) 1.00 0.00",
+		"update all copies 1.50 s 1.25 × (1.00 – 1.50) 2.50 s 2.00 × (1.00 – 3.00) 1.50 × (1.00 – 2.00) 1.00 0.00",
+		"delete all copies 1.50 s 1.25 × (1.00 – 1.50) 2.50 s 2.00 × (1.00 – 3.00) 1.50 × (1.00 – 2.00) 1.00 0.00",
+		"5 changes within 400ms, beside one 1.50 s 1.25 × (1.00 – 1.50) 3.00 s 2.50 × (1.00 – 4.00) 1.83 × (1.00 – 2.67) 1.50 0.00",
+	}, lines[:8])
+	require.Equal(t, []string{
+		"kubernetes-replicator controller beside it",
+		"create all copies 7.00 s 2.50 s 0.38 × (0.25 – 0.50)",
+		"update all copies 7.00 s 2.50 s 0.38 × (0.25 – 0.50)",
+		"delete all copies 7.00 s 2.50 s 0.38 × (0.25 – 0.50)",
+		"resident memory at its peak 70 MB 50 MB 0.75 × (0.50 – 1.00)",
+	}, lines[len(lines)-5:])
+}
+
+// The source of kubernetes-replicator has the label of a copy.
+func TestTheSourceIsNoCopy(t *testing.T) {
+	o := observer{revisions: map[string]string{}, counts: map[string]int{}}
+	for _, place := range []string{namespace, "team-00000", namespace + "-too", "team-00001"} {
+		o.set(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: place, Name: "source-000"}, Data: data("1", 1)})
+	}
+	all, current := o.count("1")
+	require.Equal(t, []int{3, 3}, []int{all, current})
 }

@@ -66,17 +66,16 @@ func (p plainClient) forAll(ctx context.Context, s size, revision string, write 
 	return group.Wait()
 }
 
-// keepWatches lists and watches what the controller does, as it does, until ctx is cancelled: the shared Secrets of its
-// namespace, and the metadata of all namespaces and of the copies. stop waits for the end; it may be called after an error.
+// keepWatches lists and watches what the controller does, as it does, until stop is called: the shared Secrets of its
+// namespace, and the metadata of all namespaces and of the copies. stop ends that.
 func keepWatches(ctx context.Context, config *rest.Config) (stop func(), err error) {
-	stop = func() {}
 	client, err := newClient(rest.CopyConfig(config))
 	if err != nil {
-		return stop, err
+		return nil, err
 	}
 	metadataClient, err := metadata.NewForConfig(config) // in protobuf, too
 	if err != nil {
-		return stop, err
+		return nil, err
 	}
 	selecting := func(selector string) func(*metav1.ListOptions) {
 		return func(list *metav1.ListOptions) { list.LabelSelector = selector }
@@ -86,14 +85,17 @@ func keepWatches(ctx context.Context, config *rest.Config) (stop func(), err err
 		metadatainformer.NewFilteredMetadataInformer(metadataClient, corev1.SchemeGroupVersion.WithResource("namespaces"), metav1.NamespaceAll, 0, nil, nil).Informer(),
 		metadatainformer.NewFilteredMetadataInformer(metadataClient, corev1.SchemeGroupVersion.WithResource("secrets"), metav1.NamespaceAll, 0, nil, selecting(copySelector())).Informer(),
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	for _, informer := range all {
 		running.Go(func() { informer.RunWithContext(ctx) })
 	}
+	stop = func() { cancel(); running.Wait() }
 	for _, informer := range all {
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			return running.Wait, context.Cause(ctx)
+			stop()
+			return nil, context.Cause(ctx)
 		}
 	}
-	return running.Wait, nil
+	return stop, nil
 }

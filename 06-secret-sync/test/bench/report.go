@@ -14,29 +14,32 @@ func reportSize(w io.Writer, o options, s sizeResult) error {
 	fmt.Fprintf(w, "\n%d × %d = %d copies of %d bytes, %d workers\n\n", s.sources, s.namespaces, s.copies(), o.bytes, o.workers)
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "\tplain client\tits watches\tcontroller\tbeside it\tbeside it with watches\twrites per copy\treads per copy")
-	for _, row := range []struct {
-		name                        string
-		plain, watching, controller func(round) phase
-	}{
-		{"create all", func(r round) phase { return r.plain.create }, func(r round) phase { return r.watching.create }, func(r round) phase { return r.controller.create }},
-		{"update all", func(r round) phase { return r.plain.update }, func(r round) phase { return r.watching.update }, func(r round) phase { return r.controller.update }},
-		{"delete all", func(r round) phase { return r.plain.remove }, func(r round) phase { return r.watching.remove }, func(r round) phase { return r.controller.remove }},
-		{fmt.Sprintf("%d changes within %s, beside one", burstChanges, (burstChanges-1)*burstInterval),
-			func(r round) phase { return r.plain.update }, func(r round) phase { return r.watching.update }, func(r round) phase { return r.burst }},
-	} {
-		ratio := func(of, to func(round) phase) string {
-			return s.over(func(r round) float64 { return of(r).took.Seconds() / to(r).took.Seconds() }, "%.2f ×")
-		}
+	row := func(name string, plain, watching, controller func(round) phase) {
 		took := func(of func(round) phase) string {
 			return fmt.Sprintf("%.2f s", s.median(func(r round) float64 { return of(r).took.Seconds() }))
 		}
-		each := func(count func(phase) int) string {
-			return fmt.Sprintf("%.2f", s.median(func(r round) float64 { return float64(count(row.controller(r))) / float64(s.copies()) }))
+		ratio := func(of, to func(round) phase) string {
+			return s.ratio(func(r round) float64 { return of(r).took.Seconds() / to(r).took.Seconds() })
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.name, took(row.plain), ratio(row.watching, row.plain), took(row.controller),
-			ratio(row.controller, row.plain), ratio(row.controller, row.watching),
+		each := func(count func(phase) int) string {
+			return fmt.Sprintf("%.2f", s.median(func(r round) float64 { return float64(count(controller(r))) / float64(s.copies()) }))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, took(plain), ratio(watching, plain), took(controller),
+			ratio(controller, plain), ratio(controller, watching),
 			each(func(p phase) int { return p.writes }), each(func(p phase) int { return p.reads }))
 	}
+	plain := func(of func(lifecycle) phase) func(round) phase {
+		return func(r round) phase { return of(r.plain) }
+	}
+	watching := func(of func(lifecycle) phase) func(round) phase {
+		return func(r round) phase { return of(r.watching) }
+	}
+	for _, p := range phases {
+		row(p.title, plain(p.of), watching(p.of), func(r round) phase { return p.of(r.controller) })
+	}
+	update := func(l lifecycle) phase { return l.update }
+	row(fmt.Sprintf("%d changes within %s, beside one", burstChanges, (burstChanges-1)*burstInterval),
+		plain(update), watching(update), func(r round) phase { return r.burst })
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -51,11 +54,11 @@ func reportSize(w io.Writer, o options, s sizeResult) error {
 	for _, panel := range phases {
 		peer := func(r round) float64 { return panel.of(r.peer).took.Seconds() }
 		ours := func(r round) float64 { return panel.of(r.controller).took.Seconds() }
-		fmt.Fprintf(table, "%s\t%.2f s\t%.2f s\t%s\n", panel.title, s.median(peer), s.median(ours), s.over(func(r round) float64 { return ours(r) / peer(r) }, "%.2f ×"))
+		fmt.Fprintf(table, "%s\t%.2f s\t%.2f s\t%s\n", panel.title, s.median(peer), s.median(ours), s.ratio(func(r round) float64 { return ours(r) / peer(r) }))
 	}
 	peer := func(r round) float64 { return float64(r.peerMemory) }
 	ours := func(r round) float64 { return float64(r.memory) }
-	fmt.Fprintf(table, "resident memory at its peak\t%s\t%s\t%s\n", megabytes(uint64(s.median(peer))), megabytes(uint64(s.median(ours))), s.over(func(r round) float64 { return ours(r) / peer(r) }, "%.2f ×"))
+	fmt.Fprintf(table, "resident memory at its peak\t%s\t%s\t%s\n", megabytes(uint64(s.median(peer))), megabytes(uint64(s.median(ours))), s.ratio(func(r round) float64 { return ours(r) / peer(r) }))
 	return table.Flush()
 }
 
@@ -69,9 +72,9 @@ func (s sizeResult) median(of func(round) float64) float64 {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// over returns the median of a number over the rounds, and if there are several, its range.
-func (s sizeResult) over(of func(round) float64, format string) string {
-	text := fmt.Sprintf(format, s.median(of))
+// ratio returns the median of a ratio over the rounds, and if there are several, its range.
+func (s sizeResult) ratio(of func(round) float64) string {
+	text := fmt.Sprintf("%.2f ×", s.median(of))
 	if len(s.rounds) == 1 {
 		return text
 	}
