@@ -99,7 +99,7 @@ function sayState() {
   }
   if (state.cursor !== null) parts.push(`At ${time(state.cursor)}.`);
   parts.push(...model.missing);
-  if (live.text) parts.push(live.text);
+  parts.push(...[live.problem, said.text].filter(Boolean));
   const text = parts.join(' ');
   if ($('state').textContent !== text) $('state').textContent = text;
 }
@@ -199,16 +199,21 @@ function besidesInSight() {
 
 // choose selects a part of the model: m7 is a request, e7 an event, v3.2 a version of a lane, p1.2 a state of a process, s1 a step.
 function choose(what, {reveal = true} = {}) {
-  live.text = live.usual;
-  state.chosen = what;
+  said.text = '';
+  describe(what);
+  if (reveal && !$('details').hidden) show(what);
+}
+
+function describe(what) {
   const aside = $('details');
   const content = what && details(what);
   aside.hidden = !content;
   if (content) {
+    const at = what === state.chosen ? aside.scrollTop : 0;
     aside.replaceChildren(...content);
-    aside.scrollTop = 0;
+    aside.scrollTop = at;
   }
-  if (reveal && content) show(what);
+  state.chosen = what;
   render();
 }
 
@@ -427,11 +432,12 @@ function jump(kind, step) {
   say(`There is no ${step > 0 ? 'later' : 'earlier'} ${{any: 'request', failed: 'failure', stale: 'write by a program that was behind'}[kind] || kind}${state.query ? ' that the filter shows' : ''}.`);
 }
 
-let sayTimer;
+// said is the answer to a key or a button: it stands for four seconds, or until something is chosen.
+const said = {text: ''};
 function say(text) {
-  live.text = text;
-  clearTimeout(sayTimer);
-  sayTimer = setTimeout(() => { live.text = live.usual; render(); }, 4000);
+  said.text = text;
+  clearTimeout(said.timer);
+  said.timer = setTimeout(() => { said.text = ''; render(); }, 4000);
   render();
 }
 
@@ -568,7 +574,7 @@ function readAddress() {
 }
 
 // live follows a recording that grows, if the page came from "workshop view".
-const live = {text: '', usual: ''};
+const live = {problem: ''};
 function follow() {
   if (location.protocol === 'file:' || !document.documentElement.dataset.live) return;
   let asked = false, again = false;
@@ -580,11 +586,11 @@ function follow() {
       if (!response.ok) throw new Error(await response.text());
       const chosen = state.chosen;
       load(await response.json());
-      if (chosen) choose(exists(chosen) ? chosen : null, {reveal: false});
+      if (chosen) describe(exists(chosen) ? chosen : null);
       syncZoom();
-      live.text = live.usual = '';
+      live.problem = '';
     } catch (error) {
-      live.text = live.usual = `The recording cannot be followed: ${error.message}`;
+      live.problem = `The recording cannot be followed: ${error.message}`;
       render();
     }
     asked = false;
@@ -592,9 +598,9 @@ function follow() {
   };
   const source = new EventSource('changes');
   source.addEventListener('grown', ask);
-  source.addEventListener('problem', (e) => { live.text = live.usual = e.data; render(); });
-  source.onerror = () => { live.text = live.usual = 'workshop view has ended; the page no longer grows.'; render(); };
-  source.onopen = () => { if (live.usual) { live.text = live.usual = ''; render(); } };
+  source.addEventListener('problem', (e) => { live.problem = e.data; render(); });
+  source.onerror = () => { live.problem = 'workshop view has ended; the page no longer grows.'; render(); };
+  source.onopen = () => { live.problem = ''; render(); };
 }
 
 function printed() {
