@@ -116,7 +116,7 @@ func serve(s settings, out io.Writer) error {
 	if err := os.Chdir(dir); err != nil {
 		return err
 	}
-	s.onReady = gc.Defer()
+	s.onReady = gc.Tune(ctx)
 	logs.InitLogs()
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 

@@ -1,6 +1,7 @@
 package gc
 
 import (
+	"context"
 	"math"
 	"os"
 	"runtime"
@@ -30,35 +31,64 @@ func restore(t *testing.T) {
 	})
 }
 
-func TestDefer(t *testing.T) {
+func TestTune(t *testing.T) {
 	restore(t)
 	t.Setenv("GOGC", "") // restores it after the test
 	require.NoError(t, os.Unsetenv("GOGC"))
 	synctest.Test(t, func(t *testing.T) {
-		resume := Defer()
-		time.Sleep(time.Hour) // however long the start takes
-		percent, limit := settings()
-		require.Equal(t, uint64(startPercent), percent)
+		percentAfter := func(d time.Duration) int {
+			time.Sleep(d)
+			synctest.Wait()
+			percent, _ := settings()
+			return int(percent)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ready := Tune(ctx)
+		require.Equal(t, startPercent, percentAfter(time.Hour), "however long the start takes")
+		_, limit := settings()
 		require.Equal(t, uint64(Limit), limit)
-		resume()
-		percent, limit = settings()
-		require.Equal(t, uint64(startPercent), percent, "before the start has settled")
+		ready()
+		require.Equal(t, startPercent, percentAfter(0), "before the start has settled")
+		_, limit = settings()
 		require.Equal(t, uint64(Limit), limit)
-		time.Sleep(settle)
-		synctest.Wait()
-		percent, limit = settings()
-		require.Equal(t, uint64(usualPercent), percent)
+		require.Equal(t, restPercent, percentAfter(settle))
+		_, limit = settings()
 		require.Equal(t, uint64(math.MaxInt64), limit)
+		require.Equal(t, restPercent, percentAfter(look), "at rest")
+		sink = make([]byte, work)
+		require.Equal(t, startPercent, percentAfter(look), "at work")
+		require.Equal(t, restPercent, percentAfter(look), "at rest again")
+		cancel()
+		synctest.Wait()
+		sink = make([]byte, work)
+		require.Equal(t, restPercent, percentAfter(look), "it has ended")
 	})
 }
 
+var sink []byte // keeps an allocation from being optimized away
+
+func TestPercentFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		allocated, live uint64
+		want            int
+	}{
+		"at rest":                   {work - 1, 80 << 20, restPercent},
+		"at work":                   {work, 64 << 20, 200},
+		"at work, a small heap":     {work, 10 << 20, startPercent},
+		"at work, a large heap":     {work, 1 << 30, 100},
+		"before a first collection": {work, 0, startPercent},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, test.want, percentFor(test.allocated, test.live)) })
+	}
+}
+
 // With GOGC, the collector stays off until the memory limit has made it run once.
-func TestDeferWithGOGC(t *testing.T) {
+func TestTuneWithGOGC(t *testing.T) {
 	restore(t)
 	debug.SetGCPercent(200) // as the runtime does at the start of the process
 	t.Setenv("GOGC", "200")
-	resume := Defer()
-	resume()
+	ready := Tune(t.Context())
+	ready()
 	percent, limit := settings()
 	require.Equal(t, uint64(off), percent)
 	require.Equal(t, uint64(Limit), limit)
@@ -70,10 +100,10 @@ func TestDeferWithGOGC(t *testing.T) {
 }
 
 // A limit that the process was given stays, if it is lower.
-func TestDeferKeepsALowerLimit(t *testing.T) {
+func TestTuneKeepsALowerLimit(t *testing.T) {
 	restore(t)
 	debug.SetMemoryLimit(Limit / 2)
-	Defer()
+	Tune(t.Context())
 	_, limit := settings()
 	require.Equal(t, uint64(Limit/2), limit)
 }
