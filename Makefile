@@ -237,8 +237,8 @@ bench: ## Measure how long the control plane takes to start and what it costs (b
 ##  5,000 Nodes take with lesson 5, and what 2,000 copies of a Secret take with lesson 6
 ##  PART=controlplane, recorder, networks, reboots or secrets: only that
 ##  BOOTS=5, NETWORKS=1000, REBOOT_NODES=5000, SECRETS=1x200,1x2000: how many
-##  BENCH="--idle 0": flags of the first two; REBOOT_BENCH="--reboots 1000": of the reboots;
-##  SECRET_BENCH="--unrelated 0": of the Secrets
+##  BENCH="--idle 0": flags of the first two; NETWORK_BENCH="--workers 8": of the Networks;
+##  REBOOT_BENCH="--reboots 1000": of the reboots; SECRET_BENCH="--unrelated 0": of the Secrets
 	$(if $(filter-out controlplane recorder networks reboots secrets,$(PART)),\
 		$(error PART is "$(PART)"; it must be one of controlplane, recorder, networks, reboots and secrets))
 	$(if $(filter controlplane,$(or $(PART),controlplane)),\
@@ -246,7 +246,7 @@ bench: ## Measure how long the control plane takes to start and what it costs (b
 	$(if $(filter recorder,$(or $(PART),recorder)),\
 		@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . $(BENCH) --boots 0)
 	$(if $(filter networks,$(or $(PART),networks)),\
-		@cd 04-crd/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --networks "$(or $(NETWORKS),1000)")
+		@cd 04-crd/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --networks "$(or $(NETWORKS),1000)" $(NETWORK_BENCH))
 	$(if $(filter reboots,$(or $(PART),reboots)),\
 		@cd 05-reboot-operator/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --nodes "$(or $(REBOOT_NODES),5000)" $(REBOOT_BENCH))
 	$(if $(filter secrets,$(or $(PART),secrets)),\

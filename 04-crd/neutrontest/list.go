@@ -8,15 +8,18 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // objects returns a collection's objects, in the order in which lists have them.
 func (s *Server) objects(collection string) []object {
-	var all []object
-	for _, id := range slices.Sorted(maps.Keys(s.all[collection])) {
-		all = append(all, s.all[collection][id])
-	}
+	all := slices.Collect(maps.Values(s.all[collection]))
+	sortByID(all)
 	return all
+}
+
+func sortByID(all []object) {
+	slices.SortFunc(all, func(a, b object) int { return strings.Compare(a.meta().ID, b.meta().ID) })
 }
 
 // list returns the objects of a collection that match the query, or one page of them and the link to the next.
@@ -41,25 +44,22 @@ func (s *Server) list(from caller, collection string, r *http.Request) (map[stri
 			return nil, badRequest("['%s'] is invalid attribute for filtering", name)
 		}
 	}
-	found := []any{}
-	answer := map[string]any{}
-	for _, o := range s.objects(collection) {
-		values, err := asMap(o)
-		if err != nil {
-			return nil, err
-		}
-		matches := o.meta().ID > marker && s.canSee(from, o)
-		for name, allowed := range query {
-			switch {
-			case name == "tags":
-				matches = matches && o.meta().hasTags(allowed)
-			case name != "fields" && !slices.Contains(allowed, fmt.Sprint(values[name])):
-				matches = false
-			}
-		}
-		if !matches {
+	var matching []object
+	for id, o := range s.all[collection] {
+		if id <= marker || !s.canSee(from, o) {
 			continue
 		}
+		switch isMatch, err := matches(o, query); {
+		case err != nil:
+			return nil, err
+		case isMatch:
+			matching = append(matching, o)
+		}
+	}
+	sortByID(matching)
+	found := []any{}
+	answer := map[string]any{}
+	for _, o := range matching {
 		found = append(found, fields(o, r))
 		if len(found) == limit { // as in Neutron, even if there are no more
 			answer[collection+"_links"] = []map[string]string{{"rel": "next", "href": nextPage(r, limit, o.meta().ID)}}
@@ -68,6 +68,35 @@ func (s *Server) list(from caller, collection string, r *http.Request) (map[stri
 	}
 	answer[collection] = found
 	return answer, nil
+}
+
+// matches reports whether an object has the values that a query asks for.
+func matches(o object, query url.Values) (bool, error) {
+	var values map[string]any
+	for name, allowed := range query {
+		switch name {
+		case "fields":
+		case "tags":
+			if !o.meta().hasTags(allowed) {
+				return false, nil
+			}
+		case "name": // without the values of all attributes, which take a hundred times as long
+			if !slices.Contains(allowed, o.meta().Name) {
+				return false, nil
+			}
+		default:
+			if values == nil {
+				var err error
+				if values, err = asMap(o); err != nil {
+					return false, err
+				}
+			}
+			if !slices.Contains(allowed, fmt.Sprint(values[name])) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
 }
 
 // page removes the parameters "limit" and "marker" from a list's query, and returns them: how many objects the page may have,

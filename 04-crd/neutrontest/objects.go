@@ -91,7 +91,8 @@ func (s *Server) newSubnet(from caller, meta standard, given map[string]json.Raw
 	case sub.CIDR == "":
 		return nil, refuse(http.StatusBadRequest, "BadRequest", "Bad subnets request: a subnetpool must be specified in the absence of a cidr.")
 	}
-	if _, err := s.find(from, "networks", sub.NetworkID); err != nil {
+	n, err := s.find(from, "networks", sub.NetworkID)
+	if err != nil {
 		return nil, err
 	}
 	prefix, err := netip.ParsePrefix(sub.CIDR)
@@ -115,8 +116,8 @@ func (s *Server) newSubnet(from caller, meta standard, given map[string]json.Raw
 			return nil, err
 		}
 	}
-	for _, o := range s.objects("subnets") {
-		if other := o.(*subnet); other.NetworkID == sub.NetworkID && netip.MustParsePrefix(other.CIDR).Overlaps(prefix) {
+	for _, id := range n.(*network).Subnets {
+		if other := s.all["subnets"][id].(*subnet); netip.MustParsePrefix(other.CIDR).Overlaps(prefix) {
 			return nil, invalidInput("Requested subnet with cidr: %s for network: %s overlaps with another subnet.", sub.CIDR, sub.NetworkID)
 		}
 	}

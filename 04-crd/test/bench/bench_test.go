@@ -42,6 +42,7 @@ func TestRefusals(t *testing.T) {
 		"an argument":       {"x", `unexpected argument "x"; --help lists the flags`},
 		"too many Networks": {"--networks=10001", "--networks is 10001; it must be from 0 to 10000"},
 		"no workers":        {"--workers=0", `invalid value "0" for flag -workers: it must be numbers from 1`},
+		"not a Neutron":     {"--neutron=127.0.0.1:9696", `invalid value "127.0.0.1:9696" for flag -neutron: it must be like http://127.0.0.1:9696`},
 		"no rest":           {"--rest=0s", "--rest is 0s; it must be from 1s to 30m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {

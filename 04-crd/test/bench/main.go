@@ -2,7 +2,7 @@
 // deleted, and how many requests to the API server and to Neutron each of them costs.
 //
 // The controller runs unmodified, with the rights of its manifests and with default flags but for the number of workers.
-// Its requests to the API server are recorded, and those to a Neutron in memory are counted.
+// Its requests to the API server are recorded, and those to a Neutron, in memory or a real one, are counted.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ type options struct {
 	networks int
 	workers  workers
 	rest     time.Duration
+	neutron  *url.URL // nil: one in memory
 }
 
 const (
@@ -46,6 +48,12 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.networks, "networks", 1000, "`number` of Networks; 0 measures nothing")
 	flags.Var(&o.workers, "workers", "`numbers` of workers to measure with, one after the other")
 	flags.DurationVar(&o.rest, "rest", 10*time.Second, "how long to measure the controller at rest")
+	flags.Func("neutron", "the `URL` of a Neutron without Keystone, to use instead of one in memory", func(text string) (err error) {
+		if o.neutron, err = url.Parse(text); err != nil || o.neutron.Scheme != "http" || o.neutron.Host == "" {
+			return errors.New("it must be like http://127.0.0.1:9696")
+		}
+		return nil
+	})
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(os.Stderr)

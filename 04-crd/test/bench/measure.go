@@ -8,6 +8,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,8 +152,15 @@ func (b *bench) measure(workers int) (r result, err error) {
 		return r, err
 	}
 
-	b.cloud.server.SetQuota(project, "network", -1)
-	b.cloud.server.SetQuota(project, "subnet", -1)
+	b.cloud.server = &neutrontest.Server{}
+	if b.neutron != nil {
+		proxy := httputil.NewSingleHostReverseProxy(b.neutron)
+		proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) { http.Error(w, err.Error(), http.StatusBadGateway) }
+		b.cloud.server = proxy
+	}
+	if err := b.cloud.unlimited(b.ctx); err != nil {
+		return r, err
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return r, err
@@ -338,7 +347,7 @@ func (b *bench) count() (existing, ready int) {
 
 // counter is a Neutron that counts its requests by "METHOD collection".
 type counter struct {
-	server neutrontest.Server
+	server http.Handler
 	mu     sync.Mutex
 	calls  map[string]int
 }
@@ -353,6 +362,20 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.calls[r.Method+" "+collection]++
 	c.mu.Unlock()
 	c.server.ServeHTTP(w, r)
+}
+
+// unlimited lets the project have as many networks and subnets as there will be.
+func (c *counter) unlimited(ctx context.Context) error {
+	r := httptest.NewRequestWithContext(ctx, http.MethodPut, "/v2.0/quotas/"+project, strings.NewReader(`{"quota": {"network": -1, "subnet": -1}}`))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-User-Id", "bench")
+	r.Header.Set("X-Roles", "admin")
+	w := httptest.NewRecorder()
+	c.server.ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		return fmt.Errorf("set the quotas of project %s in Neutron: HTTP status %d: %s", project, w.Code, w.Body)
+	}
+	return nil
 }
 
 func (c *counter) counts() map[string]int {
