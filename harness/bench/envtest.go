@@ -15,21 +15,37 @@ import (
 
 // bootEnvtest starts envtest with its default flags, measures it, and kills it.
 func (p programs) bootEnvtest(ctx context.Context, dir string, idle time.Duration) (b boot, err error) {
+	err = p.runEnvtest(ctx, dir, func(ctx context.Context, e running) error {
+		b.ready = e.ready
+		return b.measure(ctx, idle, e.processes...)
+	})
+	return b, err
+}
+
+// running is an envtest that runs.
+type running struct {
+	ready       time.Duration // from the start until /readyz returned ok
+	processes   []*process.Process
+	environment *envtest.Environment
+}
+
+// runEnvtest starts envtest with its default flags, calls do, and kills it.
+func (p programs) runEnvtest(ctx context.Context, dir string, do func(ctx context.Context, e running) error) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	apiServerLog, err := os.Create(filepath.Join(dir, "kube-apiserver.log"))
 	if err != nil {
-		return boot{}, err
+		return err
 	}
 	defer apiServerLog.Close()
 	etcdLog, err := os.Create(filepath.Join(dir, "etcd.log"))
 	if err != nil {
-		return boot{}, err
+		return err
 	}
 	defer etcdLog.Close()
 	host, port, err := freePort()
 	if err != nil {
-		return boot{}, err
+		return err
 	}
 	environment := &envtest.Environment{
 		ControlPlane: envtest.ControlPlane{
@@ -44,7 +60,7 @@ func (p programs) bootEnvtest(ctx context.Context, dir string, idle time.Duratio
 	}
 	for _, dir := range []string{environment.ControlPlane.APIServer.CertDir, environment.ControlPlane.Etcd.DataDir} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
-			return boot{}, err
+			return err
 		}
 	}
 
@@ -61,25 +77,24 @@ func (p programs) bootEnvtest(ctx context.Context, dir string, idle time.Duratio
 		err = withLogs(err, etcdLog, apiServerLog)
 	}()
 	if err := readyz(ctx, net.JoinHostPort(host, port)); err != nil {
-		return boot{}, err
+		return err
 	}
-	b.ready = time.Since(start)
+	ready := time.Since(start)
 	select {
 	case <-started:
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
-		return boot{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	children, err := children()
 	if err != nil {
-		return boot{}, err
+		return err
 	}
 	if len(children) != 2 {
-		return boot{}, fmt.Errorf("envtest has %d processes; expected two, an API server and an etcd", len(children))
+		return fmt.Errorf("envtest has %d processes; expected two, an API server and an etcd", len(children))
 	}
-	err = b.measure(ctx, idle, children...)
-	return b, err
+	return do(ctx, running{ready: ready, processes: children, environment: environment})
 }
 
 // killChildren kills the processes that envtest starts, until its Start has returned (started is closed) and none is

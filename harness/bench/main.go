@@ -2,6 +2,7 @@
 //
 //   - Starting the control plane, compared with starting envtest: the kube-apiserver and etcd, as two processes, that
 //     controllers are commonly tested with. All binaries are built from the same modules.
+//   - The simulated kubelets, compared with KWOK's controller.
 //   - Requests and watches through the recording proxy, compared with direct ones.
 //
 // The two sides alternate within one run, so that other load on the machine affects both.
@@ -32,6 +33,10 @@ func main() {
 	flags.StringVar(&o.beside, "beside", "", "the `path` of a control plane's program, such as one of another commit, to compare with instead of envtest")
 	flags.IntVar(&o.requests, "requests", 1000, "how `many` requests of each kind to send through the proxy, and directly; 0 skips the comparison")
 	flags.IntVar(&o.events, "events", 5000, "how `many` events to watch through the proxy, and directly; 0 skips the comparison")
+	flags.Var(&o.kubelets, "kubelets", "`sizes`, such as 100x400,1000x4000: numbers of Nodes and of Pods, to compare our simulated kubelets and KWOK's with")
+	flags.StringVar(&o.kwok, "kwok", "", "the `path` of KWOK's program kwok, for --kubelets")
+	flags.StringVar(&o.picture, "picture", "", "the `path` of an SVG to draw, of how the times of --kubelets grow with the number of Nodes")
+	flags.IntVar(&o.rounds, "rounds", 3, "how `many` times to measure each size of --kubelets")
 	_ = flags.Parse(os.Args[1:]) // exits on an error
 	ctx := proc.Context()
 	err := run(ctx, o, flags.Args())
@@ -78,6 +83,9 @@ type options struct {
 	boots, requests, events int
 	idle                    time.Duration
 	beside                  string
+	kubelets                sizes
+	kwok, picture           string
+	rounds                  int
 }
 
 // maxEvents is how many events the API server's watch cache may keep for watches that start at an earlier
@@ -97,13 +105,24 @@ func run(ctx context.Context, o options, rest []string) error {
 		return fmt.Errorf("--beside is %q; it must be an absolute path", o.beside)
 	case o.events > maxEvents:
 		return fmt.Errorf("--events is %d; it must be %d or less, because the API server keeps no more", o.events, maxEvents)
+	case len(o.kubelets) > 0 && !filepath.IsAbs(o.kwok):
+		return fmt.Errorf("--kwok is %q; it must be the absolute path of KWOK's program, for --kubelets", o.kwok)
+	case o.rounds < 1:
+		return fmt.Errorf("--rounds is %d; it must be 1 or more", o.rounds)
 	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q; the flags are --boots, --idle, --beside, --requests and --events", rest[0])
+		return fmt.Errorf("unexpected argument %q; --help lists the flags", rest[0])
 	}
+	// envtest returns its failures as errors. Without this, controller-runtime complains that no logger is set.
+	ctrllog.SetLogger(logr.Discard())
 	fmt.Printf("Kubernetes %s on %s/%s, %d CPUs\n", cluster.KubernetesVersion, runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	if o.boots > 0 {
 		fmt.Printf("\n%d boots of each, alternating\n\n", o.boots)
 		if err := benchBoots(ctx, o); err != nil {
+			return err
+		}
+	}
+	if len(o.kubelets) > 0 {
+		if err := benchKubelets(ctx, o); err != nil {
 			return err
 		}
 	}
@@ -125,8 +144,6 @@ func benchBoots(ctx context.Context, o options) (err error) {
 		return fmt.Errorf("create a directory for the boots: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// envtest returns its failures as errors. Without this, controller-runtime complains that no logger is set.
-	ctrllog.SetLogger(logr.Discard())
 
 	ours := func(program string) func(context.Context, string) (boot, error) {
 		return func(ctx context.Context, dir string) (boot, error) { return bootOurs(ctx, program, dir, o.idle) }

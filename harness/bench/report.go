@@ -21,12 +21,29 @@ func summarize(numbers []float64) summary {
 	}
 }
 
-// measures are the rows of the table of boots. A row without a number of ours is left out.
-var measures = []struct {
+// each returns a number of each measurement.
+func each[T any](measured []T, of func(T) float64) (numbers []float64) {
+	for _, m := range measured {
+		numbers = append(numbers, of(m))
+	}
+	return numbers
+}
+
+// measure is a row of a table.
+type measure[T any] struct {
 	name   string
-	of     func(boot) float64
+	of     func(T) float64
 	format func(float64) string
-}{
+}
+
+// column is one of the two sides that a table compares.
+type column[T any] struct {
+	name     string
+	measured []T
+}
+
+// bootMeasures are the rows of the table of boots.
+var bootMeasures = []measure[boot]{
 	{"start to /readyz ok", func(b boot) float64 { return b.ready.Seconds() }, seconds},
 	{fmt.Sprintf("start to %d Pods Running on %d nodes", pods, nodes), func(b boot) float64 { return b.running.Seconds() }, seconds},
 	{"processor time until then", func(b boot) float64 { return b.cpu.Seconds() }, seconds},
@@ -38,24 +55,20 @@ var measures = []struct {
 func seconds(s float64) string   { return fmt.Sprintf("%.2f s", s) }
 func mebibytes(b float64) string { return fmt.Sprintf("%.0f MiB", b/(1<<20)) }
 
-// report prints the table of boots. The ratio is that of the medians, ours to the other's.
-func report(w io.Writer, ours, other side) error {
+// table prints a table. A row without a number of ours is left out. The ratio is that of the medians, ours to the other's.
+func table[T any](w io.Writer, measures []measure[T], ours, other column[T]) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "median (range)\t%s\t%s\tratio\n", ours.name, other.name)
 	for _, measure := range measures {
-		cell := func(boots []boot) (string, float64) {
-			var numbers []float64
-			for _, b := range boots {
-				numbers = append(numbers, measure.of(b))
-			}
-			s := summarize(numbers)
+		cell := func(measured []T) (string, float64) {
+			s := summarize(each(measured, measure.of))
 			if s.max == 0 {
 				return "–", 0
 			}
 			return fmt.Sprintf("%s (%s – %s)", measure.format(s.median), measure.format(s.min), measure.format(s.max)), s.median
 		}
-		left, ourMedian := cell(ours.boots)
-		right, otherMedian := cell(other.boots)
+		left, ourMedian := cell(ours.measured)
+		right, otherMedian := cell(other.measured)
 		ratio := "–"
 		switch {
 		case ourMedian == 0:
@@ -65,7 +78,12 @@ func report(w io.Writer, ours, other side) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", measure.name, left, right, ratio)
 	}
-	if err := table.Flush(); err != nil {
+	return table.Flush()
+}
+
+// report prints the table of boots.
+func report(w io.Writer, ours, other side) error {
+	if err := table(w, bootMeasures, column[boot]{ours.name, ours.boots}, column[boot]{other.name, other.boots}); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, `

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,10 +30,11 @@ func main() {
 
 // options are the flags.
 type options struct {
-	networks int
-	workers  workers
+	networks numbers
+	workers  numbers
 	rest     time.Duration
 	neutron  *url.URL // nil: one in memory
+	picture  string   // path; "" for none
 }
 
 const (
@@ -42,10 +44,10 @@ const (
 
 // parse parses the flags. Its error names the flag and the values that it can have.
 func parse(args []string) (options, error) {
-	o := options{workers: workers{2, 8}}
+	o := options{networks: numbers{1000}, workers: numbers{2, 8}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints the error
-	flags.IntVar(&o.networks, "networks", 1000, "`number` of Networks; 0 measures nothing")
+	flags.Var(&o.networks, "networks", "`numbers` of Networks to measure with, one after the other")
 	flags.Var(&o.workers, "workers", "`numbers` of workers to measure with, one after the other")
 	flags.DurationVar(&o.rest, "rest", 10*time.Second, "how long to measure the controller at rest")
 	flags.Func("neutron", "the `URL` of a Neutron without Keystone, to use instead of one in memory", func(text string) (err error) {
@@ -54,6 +56,7 @@ func parse(args []string) (options, error) {
 		}
 		return nil
 	})
+	flags.StringVar(&o.picture, "picture", "", "`path` of an SVG to draw, of how the time grows with the number of Networks")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(os.Stderr)
@@ -63,51 +66,51 @@ func parse(args []string) (options, error) {
 		return o, err
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q; --help lists the flags", flags.Arg(0))
-	case o.networks < 0 || o.networks > maxNetworks:
-		return o, fmt.Errorf("--networks is %d; it must be from 0 to %d", o.networks, maxNetworks)
+	case slices.Max(o.networks) > maxNetworks:
+		return o, fmt.Errorf("--networks is %s; each must be from 1 to %d", &o.networks, maxNetworks)
 	case o.rest < time.Second || o.rest > maxRest:
 		return o, fmt.Errorf("--rest is %s; it must be from 1s to %s", o.rest, maxRest)
 	}
 	return o, nil
 }
 
-// workers is a flag: numbers of workers, separated by commas.
-type workers []int
+// numbers is a flag: numbers from 1, separated by commas.
+type numbers []int
 
 // String implements flag.Value.
-func (w *workers) String() string {
+func (n *numbers) String() string {
 	var words []string
-	for _, number := range *w {
+	for _, number := range *n {
 		words = append(words, strconv.Itoa(number))
 	}
 	return strings.Join(words, ",")
 }
 
 // Set implements flag.Value.
-func (w *workers) Set(text string) error {
-	*w = nil
+func (n *numbers) Set(text string) error {
+	*n = nil
 	for word := range strings.SplitSeq(text, ",") {
 		number, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || number < 1 {
 			return errors.New("it must be numbers from 1, separated by commas, such as 2,8")
 		}
-		*w = append(*w, number)
+		*n = append(*n, number)
 	}
 	return nil
 }
 
 func run(ctx context.Context, args []string) error {
 	o, err := parse(args)
-	if err != nil || o.networks == 0 {
+	if err != nil {
 		return err
 	}
 	root, err := cluster.Root(ctx)
 	if err != nil {
 		return err
 	}
-	measured, err := measure(ctx, o, root, os.Stderr)
-	if err != nil {
+	measured, err := measure(ctx, o, root, os.Stdout, os.Stderr)
+	if err != nil || o.picture == "" {
 		return err
 	}
-	return report(os.Stdout, o, measured)
+	return os.WriteFile(o.picture, picture(measured), 0o666)
 }

@@ -50,15 +50,15 @@ type phase struct {
 	calls map[string]int // number of requests to Neutron, by "METHOD collection"
 }
 
-// result is the measurement with one number of workers.
+// result is the measurement with one number of Networks and one of workers.
 type result struct {
-	workers             int
+	networks, workers   int
 	made, rest, deleted phase
 }
 
 // measure builds the controller of the repository at root and measures it on a cluster of its own, which it removes in
-// any case.
-func measure(ctx context.Context, o options, root string, progress io.Writer) (all []result, err error) {
+// any case. It writes a table for each number of Networks to out.
+func measure(ctx context.Context, o options, root string, out, progress io.Writer) (all []result, err error) {
 	path, err := gobuild.Build(ctx, gobuild.Program{
 		Name: "network-controller", Dir: filepath.Join(root, "04-crd"), Package: "./cmd/network-controller", Sources: []string{"."},
 	}, progress)
@@ -79,31 +79,39 @@ func measure(ctx context.Context, o options, root string, progress io.Writer) (a
 		case <-ctx.Done():
 		}
 	}()
-	for _, number := range o.workers {
-		fmt.Fprintf(progress, "bench: %d Networks with %d workers\n", o.networks, number)
-		b := &bench{options: o, ctx: ctx, fail: cancel, cluster: c, dir: filepath.Join(root, "04-crd"), path: path}
-		r, err := b.measure(number)
-		if err != nil {
-			if ctx.Err() != nil {
-				err = context.Cause(ctx) // the error is only a consequence of this
+	for _, networks := range o.networks {
+		var results []result
+		for _, workers := range o.workers {
+			fmt.Fprintf(progress, "bench: %d Networks with %d workers\n", networks, workers)
+			b := &bench{options: o, networks: networks, ctx: ctx, fail: cancel, cluster: c, dir: filepath.Join(root, "04-crd"), path: path}
+			r, err := b.measure(workers)
+			if err != nil {
+				if ctx.Err() != nil {
+					err = context.Cause(ctx) // the error is only a consequence of this
+				}
+				return nil, fmt.Errorf("%d Networks with %d workers: %w", networks, workers, err)
 			}
-			return nil, fmt.Errorf("with %d workers: %w", number, err)
+			results = append(results, r)
 		}
-		all = append(all, r)
+		if err := report(out, results); err != nil {
+			return nil, err
+		}
+		all = append(all, results...)
 	}
 	return all, nil
 }
 
-// bench is a measurement with one number of workers.
+// bench is a measurement with one number of Networks and one of workers.
 type bench struct {
 	options
-	ctx     context.Context // its cause is the error that ended the measurement
-	fail    func(error)     // cancels ctx with a cause
-	cluster *cluster.Cluster
-	dir     string // the lesson's directory
-	path    string // the controller's program
+	networks int             // how many
+	ctx      context.Context // its cause is the error that ended the measurement
+	fail     func(error)     // cancels ctx with a cause
+	cluster  *cluster.Cluster
+	dir      string // the lesson's directory
+	path     string // the controller's program
 
-	networks typed.NetworkInterface
+	client   typed.NetworkInterface
 	requests history.Memory // between the controller and the API server
 	cloud    counter
 	lister   samplecrd.NetworkLister // of an informer of the benchmark's own
@@ -141,7 +149,7 @@ func (b *bench) measure(workers int) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	b.networks = client.SamplecrdV1().Networks(stage.Namespace)
+	b.client = client.SamplecrdV1().Networks(stage.Namespace)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(stage.Namespace))
 	b.lister = factory.Samplecrd().V1().Networks().Lister()
 	watching, noMore := context.WithCancel(b.ctx)
@@ -155,7 +163,9 @@ func (b *bench) measure(workers int) (r result, err error) {
 	b.cloud.server = &neutrontest.Server{}
 	if b.neutron != nil {
 		proxy := httputil.NewSingleHostReverseProxy(b.neutron)
-		proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) { http.Error(w, err.Error(), http.StatusBadGateway) }
+		proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
 		b.cloud.server = proxy
 	}
 	if err := b.cloud.unlimited(b.ctx); err != nil {
@@ -202,7 +212,7 @@ func (b *bench) measure(workers int) (r result, err error) {
 		stopped()
 		err = errors.Join(err, running.stop())
 	}()
-	r.workers = workers
+	r.networks, r.workers = b.networks, workers
 	return r, b.phases(&r)
 }
 
@@ -224,7 +234,7 @@ func (b *bench) phases(r *result) error {
 	var err error
 	r.made, err = b.phase(func() error {
 		err := b.forAll(func(name string) error {
-			_, err := b.networks.Create(b.ctx, &samplecrdv1.Network{
+			_, err := b.client.Create(b.ctx, &samplecrdv1.Network{
 				ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec:       samplecrdv1.NetworkSpec{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
 			}, metav1.CreateOptions{})
@@ -234,7 +244,7 @@ func (b *bench) phases(r *result) error {
 			return fmt.Errorf("create the Networks: %w", err)
 		}
 		return b.until("all Networks are Ready", func() string {
-			if _, ready := b.count(); ready < b.options.networks {
+			if _, ready := b.count(); ready < b.networks {
 				return fmt.Sprintf("%d are", ready)
 			}
 			return ""
@@ -255,7 +265,7 @@ func (b *bench) phases(r *result) error {
 		return err
 	}
 	r.deleted, err = b.phase(func() error {
-		err := b.forAll(func(name string) error { return b.networks.Delete(b.ctx, name, metav1.DeleteOptions{}) })
+		err := b.forAll(func(name string) error { return b.client.Delete(b.ctx, name, metav1.DeleteOptions{}) })
 		if err != nil {
 			return fmt.Errorf("delete the Networks: %w", err)
 		}
@@ -305,7 +315,7 @@ func (b *bench) awaitQuiet() error {
 func (b *bench) forAll(do func(name string) error) error {
 	var group errgroup.Group
 	group.SetLimit(concurrency)
-	for number := range b.options.networks {
+	for number := range b.networks {
 		group.Go(func() error { return do(fmt.Sprintf("network-%d", number)) })
 	}
 	return group.Wait()

@@ -60,9 +60,10 @@ func (p phase) rows() map[string]int {
 	return rows
 }
 
-// report prints the results as a table.
-func report(w io.Writer, o options, all []result) error {
-	fmt.Fprintf(w, "\n%d Networks with lesson 4's controller\n\n", o.networks)
+// report prints the results of one number of Networks as a table.
+func report(w io.Writer, all []result) error {
+	networks := all[0].networks
+	fmt.Fprintf(w, "\n%d Networks with lesson 4's controller\n\n", networks)
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	line := func(name string, cell func(result) string) {
 		fmt.Fprint(table, name)
@@ -72,7 +73,7 @@ func report(w io.Writer, o options, all []result) error {
 		fmt.Fprintln(table)
 	}
 	line("workers", func(r result) string { return fmt.Sprint(r.workers) })
-	each := func(count int) string { return fmt.Sprintf("%.2f", float64(count)/float64(o.networks)) }
+	each := func(count int) string { return fmt.Sprintf("%.2f", float64(count)/float64(networks)) }
 	section := func(of func(result) phase, number func(int) string) {
 		names := map[string]bool{}
 		for _, r := range all {

@@ -25,8 +25,8 @@ func TestCosts(t *testing.T) {
 	suite.Long(t, "it starts a control plane")
 	root, err := cluster.Root(t.Context())
 	require.NoError(t, err)
-	o := options{nodes: 12, reboots: 10, maxUnavailable: 4, bootTime: time.Second, workers: 10, rest: time.Second}
-	r, err := measure(t.Context(), o, root, os.Stderr)
+	o := options{reboots: 10, maxUnavailable: 4, bootTime: time.Second, workers: 10, rest: time.Second}
+	r, err := measure(t.Context(), o, 12, root, os.Stderr)
 	require.NoError(t, err)
 	var text bytes.Buffer
 	require.NoError(t, report(&text, o, r))
@@ -58,18 +58,26 @@ func TestAWatchThatIsOpenedAgainIsRest(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct{ arg, want string }{
-		"an argument":             {"x", `unexpected argument "x"; --help lists the flags`},
-		"too many Nodes":          {"--nodes=10001", "--nodes is 10001; it must be from 0 to 10000"},
-		"more reboots than Nodes": {"--reboots=5001", "--reboots is 5001; it must be from 0 to --nodes, which is 5000"},
-		"nothing is unavailable":  {"--max-unavailable=0", "--max-unavailable is 0; it must be at least 1"},
-		"no time to boot":         {"--boot-time=0s", "--boot-time is 0s; it must be from 1s to 10m0s"},
-		"no workers":              {"--workers=0", "--workers is 0; it must be at least 1"},
-		"images":                  {"--images=-1", "--images is -1; it must be at least 0"},
-		"no rest":                 {"--rest=0s", "--rest is 0s; it must be from 1s to 30m0s"},
+		"an argument":            {"x", `unexpected argument "x"; --help lists the flags`},
+		"too many Nodes":         {"--nodes=10,10001", "--nodes is 10,10001; each must be from 1 to 10000"},
+		"no Nodes":               {"--nodes=0", `invalid value "0" for flag -nodes: it must be numbers from 1`},
+		"reboots":                {"--reboots=-1", "--reboots is -1; it must be 0 or more"},
+		"nothing is unavailable": {"--max-unavailable=0", "--max-unavailable is 0; it must be at least 1"},
+		"no time to boot":        {"--boot-time=0s", "--boot-time is 0s; it must be from 1s to 10m0s"},
+		"no workers":             {"--workers=0", "--workers is 0; it must be at least 1"},
+		"images":                 {"--images=-1", "--images is -1; it must be at least 0"},
+		"no rest":                {"--rest=0s", "--rest is 0s; it must be from 1s to 30m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse([]string{test.arg})
 			require.ErrorContains(t, err, test.want)
 		})
 	}
+}
+
+func TestPicture(t *testing.T) {
+	of := func(nodes int, perReboot time.Duration) result {
+		return result{nodes: nodes, reboots: 10, reboot: phase{cpu: 10 * perReboot}}
+	}
+	require.Contains(t, string(picture([]result{of(500, time.Millisecond), of(2000, 4*time.Millisecond)})), `d="M112.0 204.5L262.0 62.0"`)
 }

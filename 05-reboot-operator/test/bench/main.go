@@ -19,10 +19,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"example.com/controllers/harness/chart"
 	"example.com/controllers/harness/cluster"
 	"example.com/controllers/harness/guard"
 	"example.com/controllers/harness/proc"
@@ -37,8 +41,9 @@ func main() {
 
 // options are the flags.
 type options struct {
-	nodes          int
-	reboots        int // at most nodes
+	sizes          sizes
+	picture        string // path; "" for none
+	reboots        int    // of each size at most; 0 for all
 	maxUnavailable int
 	bootTime       time.Duration
 	workers        int
@@ -54,11 +59,12 @@ const (
 
 // parse parses the flags. Its error names the flag and the values that it can have.
 func parse(args []string) (options, error) {
-	var o options
+	o := options{sizes: sizes{5000}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints the error
-	flags.IntVar(&o.nodes, "nodes", 5000, "`number` of Nodes; 0 measures nothing")
-	flags.IntVar(&o.reboots, "reboots", 0, "`number` of Nodes to reboot; 0 for all")
+	flags.Var(&o.sizes, "nodes", "`numbers` of Nodes to measure with, one after the other")
+	flags.StringVar(&o.picture, "picture", "", "`path` of an SVG to draw, of how the controller's CPU time for a reboot grows with the number of Nodes")
+	flags.IntVar(&o.reboots, "reboots", 0, "`number` of Nodes to reboot, at most; 0 for all")
 	flags.IntVar(&o.maxUnavailable, "max-unavailable", 100, "the controller's --max-unavailable, a `number` of Nodes")
 	flags.DurationVar(&o.bootTime, "boot-time", 10*time.Second, "how long a machine is down for a reboot")
 	flags.IntVar(&o.workers, "workers", 10, "the controller's --workers")
@@ -73,10 +79,10 @@ func parse(args []string) (options, error) {
 		return o, err
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q; --help lists the flags", flags.Arg(0))
-	case o.nodes < 0 || o.nodes > maxNodes:
-		return o, fmt.Errorf("--nodes is %d; it must be from 0 to %d", o.nodes, maxNodes)
-	case o.reboots < 0 || o.reboots > o.nodes:
-		return o, fmt.Errorf("--reboots is %d; it must be from 0 to --nodes, which is %d", o.reboots, o.nodes)
+	case slices.Max(o.sizes) > maxNodes:
+		return o, fmt.Errorf("--nodes is %s; each must be from 1 to %d", &o.sizes, maxNodes)
+	case o.reboots < 0:
+		return o, fmt.Errorf("--reboots is %d; it must be 0 or more", o.reboots)
 	case o.maxUnavailable < 1:
 		return o, fmt.Errorf("--max-unavailable is %d; it must be at least 1", o.maxUnavailable)
 	case o.bootTime < time.Second || o.bootTime > maxBootTime:
@@ -88,24 +94,66 @@ func parse(args []string) (options, error) {
 	case o.rest < time.Second || o.rest > maxRest:
 		return o, fmt.Errorf("--rest is %s; it must be from 1s to %s", o.rest, maxRest)
 	}
-	if o.reboots == 0 {
-		o.reboots = o.nodes
-	}
 	return o, nil
+}
+
+// sizes is a flag: numbers of Nodes, separated by commas.
+type sizes []int
+
+// String implements flag.Value.
+func (s *sizes) String() string {
+	var words []string
+	for _, nodes := range *s {
+		words = append(words, strconv.Itoa(nodes))
+	}
+	return strings.Join(words, ",")
+}
+
+// Set implements flag.Value.
+func (s *sizes) Set(text string) error {
+	*s = nil
+	for word := range strings.SplitSeq(text, ",") {
+		nodes, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || nodes < 1 {
+			return errors.New("it must be numbers from 1, separated by commas, such as 500,5000")
+		}
+		*s = append(*s, nodes)
+	}
+	return nil
 }
 
 func run(ctx context.Context, args []string) error {
 	o, err := parse(args)
-	if err != nil || o.nodes == 0 {
+	if err != nil {
 		return err
 	}
 	root, err := cluster.Root(ctx)
 	if err != nil {
 		return err
 	}
-	measured, err := measure(ctx, o, root, os.Stderr)
-	if err != nil {
-		return err
+	var all []result
+	for _, nodes := range o.sizes {
+		r, err := measure(ctx, o, nodes, root, os.Stderr)
+		if err != nil {
+			return err
+		}
+		if err := report(os.Stdout, o, r); err != nil {
+			return err
+		}
+		all = append(all, r)
 	}
-	return report(os.Stdout, o, measured)
+	if o.picture == "" {
+		return nil
+	}
+	return os.WriteFile(o.picture, picture(all), 0o666)
+}
+
+// picture returns an SVG of the controller's CPU time for each reboot, by the number of Nodes.
+func picture(all []result) []byte {
+	var line chart.Line
+	for _, r := range all {
+		line.Points = append(line.Points, chart.Point{X: float64(r.nodes), Y: r.cpuPerReboot()})
+	}
+	return chart.Chart{Title: "The controller's processor time for each reboot", X: "Nodes", Unit: "ms",
+		Panels: []chart.Panel{{Title: "processor time for each reboot", Lines: []chart.Line{line}}}}.SVG()
 }

@@ -48,14 +48,18 @@ type phase struct {
 
 // result is what was measured.
 type result struct {
-	reboot, rest phase
-	slots        []time.Duration // how long each Node was unavailable, from its admission until it was Ready and schedulable
-	mostAdmitted int             // highest number of Nodes that were unavailable because of a reboot at the same time
+	nodes, reboots int
+	reboot, rest   phase
+	slots          []time.Duration // how long each Node was unavailable, from its admission until it was Ready and schedulable
+	mostAdmitted   int             // highest number of Nodes that were unavailable because of a reboot at the same time
 }
 
-// measure builds the program of the repository at root and measures it on a cluster of its own, which it removes in any
-// case.
-func measure(ctx context.Context, o options, root string, progress io.Writer) (r result, err error) {
+// cpuPerReboot returns the controller's CPU time for each reboot, in milliseconds.
+func (r result) cpuPerReboot() float64 { return 1000 * r.reboot.cpu.Seconds() / float64(r.reboots) }
+
+// measure builds the program of the repository at root and measures it on a cluster of its own with that many Nodes, which it removes
+// in any case.
+func measure(ctx context.Context, o options, nodes int, root string, progress io.Writer) (r result, err error) {
 	dir := filepath.Join(root, "05-reboot-operator")
 	path, err := gobuild.Build(ctx, gobuild.Program{Name: "kubectl-reboot", Dir: dir, Package: "./cmd/kubectl-reboot", Sources: []string{"."}}, progress)
 	if err != nil {
@@ -75,7 +79,10 @@ func measure(ctx context.Context, o options, root string, progress io.Writer) (r
 		case <-ctx.Done():
 		}
 	}()
-	b := &bench{options: o, ctx: ctx, fail: cancel, progress: progress, cluster: c, dir: dir, path: path, nodes: observer{nodes: map[string]observed{}}}
+	if o.reboots == 0 || o.reboots > nodes {
+		o.reboots = nodes
+	}
+	b := &bench{options: o, size: nodes, ctx: ctx, fail: cancel, progress: progress, cluster: c, dir: dir, path: path, nodes: observer{nodes: map[string]observed{}}}
 	if r, err = b.measure(); err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx) // the error is only a consequence of this
 	}
@@ -84,7 +91,8 @@ func measure(ctx context.Context, o options, root string, progress io.Writer) (r
 
 // bench is a measurement.
 type bench struct {
-	options
+	options                  // of which reboots is how many Nodes reboot
+	size     int             // how many Nodes there are
 	ctx      context.Context // its cause is the error that ended the measurement
 	fail     func(error)     // cancels ctx with a cause
 	progress io.Writer
@@ -135,7 +143,7 @@ func (b *bench) measure() (r result, err error) {
 		})
 	}
 
-	fmt.Fprintf(b.progress, "bench: creating %d Nodes\n", b.options.nodes)
+	fmt.Fprintf(b.progress, "bench: creating %d Nodes\n", b.size)
 	stopWatching, err := b.nodes.watch(playing, b.client)
 	if err != nil {
 		return r, err
@@ -147,7 +155,7 @@ func (b *bench) measure() (r result, err error) {
 	}
 	play(func(ctx context.Context) error { return renewLeases(ctx, b.machines, &b.nodes) })
 	if err := b.until("the node lifecycle controller has removed the taints of new Nodes", func() string {
-		if n := b.nodes.counts(); n.available < b.options.nodes {
+		if n := b.nodes.counts(); n.available < b.size {
 			return fmt.Sprintf("it has for %d Nodes", n.available)
 		}
 		return ""
@@ -155,7 +163,7 @@ func (b *bench) measure() (r result, err error) {
 		return r, err
 	}
 
-	fmt.Fprintf(b.progress, "bench: starting %d agents\n", b.options.nodes)
+	fmt.Fprintf(b.progress, "bench: starting %d agents\n", b.size)
 	if err := b.startAgents(play); err != nil {
 		return r, fmt.Errorf("start the agents: %w", err)
 	}
@@ -206,6 +214,7 @@ func (b *bench) measure() (r result, err error) {
 // phases reboots the Nodes, and waits at rest.
 func (b *bench) phases(r *result, running *program) (err error) {
 	fmt.Fprintf(b.progress, "bench: rebooting %d Nodes, at most %d at a time, with a boot time of %s\n", b.reboots, b.maxUnavailable, b.bootTime)
+	r.nodes, r.reboots = b.size, b.reboots
 	r.reboot, err = b.phase(running, b.awaitQuiet, func() error {
 		if err := forAll(b.ctx, b.machines[:b.reboots], func(m *simulated) error {
 			_, err := b.client.CoreV1().Nodes().Patch(b.ctx, m.name, types.MergePatchType,
@@ -277,7 +286,7 @@ func (b *bench) awaitQuiet() error {
 
 // register makes the machines and their Nodes.
 func (b *bench) register() error {
-	for i := range b.options.nodes {
+	for i := range b.size {
 		m := &simulated{name: machine.Name(i), bootTime: b.bootTime, kubelet: b.client}
 		m.boot()
 		b.machines = append(b.machines, m)

@@ -35,21 +35,21 @@ func sum(costs []history.Cost, kind func(history.Cost) bool) (requests, failed i
 
 // report prints the results as a table.
 func report(w io.Writer, o options, r result) error {
-	fmt.Fprintf(w, "\n%d Nodes with lesson 5's controller and agents, of which %d reboot; --max-unavailable=%d, boot time %s\n\n", o.nodes, o.reboots, o.maxUnavailable, o.bootTime)
+	fmt.Fprintf(w, "\n%d Nodes with lesson 5's controller and agents, of which %d reboot; --max-unavailable=%d, boot time %s\n\n", r.nodes, r.reboots, o.maxUnavailable, o.bootTime)
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-	waves := (o.reboots + o.maxUnavailable - 1) / o.maxUnavailable
+	waves := (r.reboots + o.maxUnavailable - 1) / o.maxUnavailable
 	wave := r.reboot.took / time.Duration(waves)
 	line("until they have rebooted", "%s", seconds(r.reboot.took))
 	line("waves, each of up to "+fmt.Sprint(o.maxUnavailable), "%d", waves)
 	line("a wave, on average", "%s (%.2f × the boot time)", seconds(wave), float64(wave)/float64(o.bootTime))
 	line("a Node was unavailable for, median (99th percentile)", "%s (%s)", seconds(percentile(r.slots, 0.5)), seconds(percentile(r.slots, 0.99)))
 	line("Nodes that rebooted at the same time, at most", "%d", r.mostAdmitted)
-	line("the controller's CPU time", "%s (%.1f ms for each reboot)", seconds(r.reboot.cpu), 1000*r.reboot.cpu.Seconds()/float64(o.reboots))
+	line("the controller's CPU time", "%s (%.1f ms for each reboot)", seconds(r.reboot.cpu), r.cpuPerReboot())
 	line("the controller's peak memory", "%.0f MB", float64(r.reboot.peak)/1e6)
 
 	// kinds prints a section for each kind of request, with a line for each verb, resource and program.
@@ -83,7 +83,7 @@ func report(w io.Writer, o options, r result) error {
 		}
 	}
 	line("for each reboot:", "")
-	kinds(r.reboot, per(float64(o.reboots)))
+	kinds(r.reboot, per(float64(r.reboots)))
 	line("at rest, for", "%s", seconds(r.rest.took))
 	line("a minute:", "")
 	kinds(r.rest, per(r.rest.took.Minutes()))
