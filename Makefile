@@ -231,20 +231,29 @@ images: ## Build images of the lessons' controllers, for amd64 and arm64
 ##  in .workshop/images. LESSON=3, ARCH=arm64: only these
 	@$(workshop) images $(LESSON) $(if $(ARCH),--arch "$(ARCH)")
 
+kubelet_sizes = 100x400,1000x4000
+
 .PHONY: bench
 bench: ## Measure how long the control plane takes to start and what it costs (beside envtest),
 ##  what recording requests costs, what 1,000 Networks of lesson 4 take, what the reboots of
 ##  5,000 Nodes take with lesson 5, and what 2,000 copies of a Secret take with lesson 6
 ##  PART=controlplane, recorder, networks, reboots or secrets: only that
-##  BOOTS=5, NETWORKS=1000, REBOOT_NODES=5000, SECRETS=1x200,1x2000: how many
-##  BENCH="--idle 0": flags of the first two; NETWORK_BENCH="--workers 8": of the Networks;
+##  PART=kubelets, which is not part of the rest, compares our simulated kubelets with KWOK's, which it
+##  installs, on 100 and 1,000 Nodes
+##  BOOTS=5, KUBELETS=5000x20000, NETWORKS=1000, REBOOT_NODES=5000, SECRETS=1x200,1x2000: how many
+##  BENCH="--idle 0": flags of the first three; NETWORK_BENCH="--workers 8": of the Networks;
 ##  REBOOT_BENCH="--reboots 1000": of the reboots; SECRET_BENCH="--unrelated 0": of the Secrets
-	$(if $(filter-out controlplane recorder networks reboots secrets,$(PART)),\
-		$(error PART is "$(PART)"; it must be one of controlplane, recorder, networks, reboots and secrets))
+	$(if $(filter-out controlplane kubelets recorder networks reboots secrets,$(PART)),\
+		$(error PART is "$(PART)"; it must be one of controlplane, kubelets, recorder, networks, reboots and secrets))
 	$(if $(filter controlplane,$(or $(PART),controlplane)),\
-		@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),5)" $(BENCH) --requests 0 --events 0)
+		@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . --boots "$(or $(BOOTS),5)" $(BENCH) --kubelets "" --requests 0 --events 0)
+	$(if $(filter kubelets,$(PART)),\
+		@GOBIN="$(CURDIR)/.workshop/bin" go install sigs.k8s.io/kwok/cmd/kwok@$$(cd harness/bench && GOWORK=off go list -m -f '{{.Version}}' sigs.k8s.io/kwok))
+	$(if $(filter kubelets,$(PART)),\
+		@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . $(BENCH) --boots 0 --requests 0 --events 0 \
+			--kubelets "$(or $(KUBELETS),$(kubelet_sizes))" --kwok "$(CURDIR)/.workshop/bin/kwok")
 	$(if $(filter recorder,$(or $(PART),recorder)),\
-		@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . $(BENCH) --boots 0)
+		@cd harness/bench && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run . $(BENCH) --boots 0 --kubelets "")
 	$(if $(filter networks,$(or $(PART),networks)),\
 		@cd 04-crd/test && WORKSHOP_WATCH_PID=$$PPID GOWORK=off go run ./bench --networks "$(or $(NETWORKS),1000)" $(NETWORK_BENCH))
 	$(if $(filter reboots,$(or $(PART),reboots)),\

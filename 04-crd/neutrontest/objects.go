@@ -331,13 +331,7 @@ func (s *Server) freeAddress(sub *subnet) string {
 // defaultQuotas are the quotas of a project for which none was set, by resource.
 var defaultQuotas = map[string]int{"network": 100, "subnet": 100, "port": 500}
 
-// SetQuota limits how many of a resource ("network", "subnet" or "port") a project may have. -1 means no limit.
-func (s *Server) SetQuota(project, resource string, limit int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.setQuota(project, resource, limit)
-}
-
+// setQuota limits how many of a resource ("network", "subnet" or "port") a project may have. -1 means no limit.
 func (s *Server) setQuota(project, resource string, limit int) {
 	if s.quotas == nil {
 		s.quotas = map[string]map[string]int{}

@@ -14,6 +14,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -35,7 +36,7 @@ import (
 // size is how many Nodes there are, and how many Pods on all of them together.
 type size struct{ nodes, pods int }
 
-// sizes is a flag: sizes, separated by commas.
+// sizes is a flag: sizes, separated by commas, or none.
 type sizes []size
 
 const maxNodes, maxPods = 10000, 100000 // more have not been tried
@@ -52,6 +53,9 @@ func (s *sizes) String() string {
 // Set implements flag.Value.
 func (s *sizes) Set(text string) error {
 	*s = nil
+	if text == "" {
+		return nil
+	}
 	for word := range strings.SplitSeq(text, ",") {
 		left, right, _ := strings.Cut(strings.TrimSpace(word), "x")
 		nodes, err := strconv.Atoi(left)
@@ -66,7 +70,7 @@ func (s *sizes) Set(text string) error {
 
 // fleet holds the measurements of one run of simulated kubelets.
 type fleet struct {
-	ready     time.Duration // from when the first Node is created until all are Ready
+	ready     time.Duration // from when the first of the Nodes is created until all are Ready
 	running   time.Duration // from when the first Pod is created until all are Running
 	cpu       time.Duration // of the kubelets, until then
 	serverCPU time.Duration // of the API server and etcd, until then
@@ -124,8 +128,8 @@ func (p programs) measureKubelets(ctx context.Context, dir string, s size, idle 
 			close(exited)
 		}()
 		err = f.measure(ctx, client, s, idle, e.processes, &process.Process{Pid: int32(cmd.Process.Pid)})
-		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
+		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+			err = cause // the error is only a consequence of this
 		}
 		end(nil)
 		<-exited
@@ -144,17 +148,24 @@ func (f *fleet) measure(ctx context.Context, client kubernetes.Interface, s size
 		return err
 	}
 	from := all.ResourceVersion // of Pods, too: all objects have their versions from one counter
-	f.ready, err = reach(ctx, "the Nodes are Ready", s.nodes, from, client.CoreV1().Nodes().Watch, isReady, func(ctx context.Context, i int) error {
-		_, err := client.CoreV1().Nodes().Create(ctx, machine.Node(nodeName(i), cluster.KubernetesVersion), metav1.CreateOptions{})
+	createNode := func(ctx context.Context, i int) error {
+		_, err := client.CoreV1().Nodes().Create(ctx, machine.Node(machine.Name(i), cluster.KubernetesVersion), metav1.CreateOptions{})
 		return err
-	})
+	}
+	// The program has started when it has taken a Node.
+	if _, err := reach(ctx, "the first Node is Ready", 1, from, client.CoreV1().Nodes().Watch, isReady, func(ctx context.Context, _ int) error {
+		return createNode(ctx, s.nodes)
+	}); err != nil {
+		return err
+	}
+	f.ready, err = reach(ctx, "the Nodes are Ready", s.nodes, from, client.CoreV1().Nodes().Watch, isReady, createNode)
 	if err != nil {
 		return err
 	}
 	f.running, err = reach(ctx, "the Pods are Running", s.pods, from, client.CoreV1().Pods(namespace).Watch, isRunning, func(ctx context.Context, i int) error {
 		_, err := client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i)},
-			Spec:       corev1.PodSpec{NodeName: nodeName(i % s.nodes), Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
+			Spec:       corev1.PodSpec{NodeName: machine.Name(i % s.nodes), Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
 		}, metav1.CreateOptions{})
 		return err
 	})
@@ -172,8 +183,6 @@ func (f *fleet) measure(ctx context.Context, client kubernetes.Interface, s size
 	return err
 }
 
-func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
-
 func isReady(object runtime.Object) bool {
 	for _, c := range object.(*corev1.Node).Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -187,7 +196,8 @@ func isRunning(object runtime.Object) bool {
 	return object.(*corev1.Pod).Status.Phase == corev1.PodRunning
 }
 
-// reach creates so many objects, waits until a watch has had all of them as is wants them, and returns how long that took.
+// reach creates so many objects, waits until a watch, from the version from on, has shown as many of them in the state that is accepts,
+// and returns how long that took.
 func reach(ctx context.Context, what string, count int, from string, open cache.WatchFuncWithContext, is func(runtime.Object) bool, create func(ctx context.Context, i int) error) (time.Duration, error) {
 	// An API server ends a watch that it sends faster than it is read. This one is opened again.
 	watched, err := watchtools.NewRetryWatcherWithContext(ctx, from, &cache.ListWatch{WatchFuncWithContext: open})
@@ -199,13 +209,21 @@ func reach(ctx context.Context, what string, count int, from string, open cache.
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
 		done := map[string]bool{}
+		failed := func(err error) error {
+			return fmt.Errorf("wait until %s: %w (%d of %d are)", what, err, len(done), count)
+		}
 		for len(done) < count {
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("wait until %s: %w (%d of %d are)", what, context.Cause(ctx), len(done), count)
+				return failed(context.Cause(ctx))
 			case event, ok := <-watched.ResultChan():
-				if !ok || event.Type == watch.Error {
-					return fmt.Errorf("wait until %s: the watch has ended: %v (%d of %d are)", what, event.Object, len(done), count)
+				switch {
+				case !ok && ctx.Err() != nil:
+					return failed(context.Cause(ctx))
+				case !ok:
+					return failed(errors.New("the watch has ended"))
+				case event.Type == watch.Error:
+					return failed(apierrors.FromObject(event.Object))
 				}
 				if is(event.Object) {
 					done[event.Object.(metav1.Object).GetName()] = true
@@ -214,10 +232,13 @@ func reach(ctx context.Context, what string, count int, from string, open cache.
 		}
 		return nil
 	})
-	var creating errgroup.Group
-	creating.SetLimit(creators)
 	work.Go(func() error {
+		creating, ctx := errgroup.WithContext(ctx)
+		creating.SetLimit(creators)
 		for i := range count {
+			if ctx.Err() != nil {
+				break // one has failed
+			}
 			creating.Go(func() error { return create(ctx, i) })
 		}
 		return creating.Wait()
@@ -226,8 +247,8 @@ func reach(ctx context.Context, what string, count int, from string, open cache.
 	return time.Since(start), err
 }
 
-// benchKubelets measures our simulated kubelets and KWOK's controller, whose program is at kwok, alternately, and prints a table for each
-// size.
+// benchKubelets measures our simulated kubelets and KWOK's controller alternately, and prints a table for each size. A first pair, which
+// reads the programs from disk, does not count, and each round begins with the other side.
 func benchKubelets(ctx context.Context, o options) (err error) {
 	programs, err := build(ctx, true)
 	if err != nil {
@@ -244,38 +265,51 @@ func benchKubelets(ctx context.Context, o options) (err error) {
 		podfast.DefaultPodReady, podfast.DefaultPodComplete, podfast.DefaultPodDelete}, "\n---\n")), 0o600); err != nil {
 		return err
 	}
-	lines := make([][2]chart.Line, len(fleetPanels)) // of KWOK and of ours
+	lines := make([][2]chart.Line, len(fleetMeasures)) // of KWOK and of ours
+	sides := []struct {
+		name, path string
+		args       []string
+	}{
+		{"kubelets", programs.controlPlane, []string{"kubelets"}},
+		{"kwok", o.kwok, []string{"--config=" + stages, "--manage-nodes-with-label-selector=" + machine.Selector, "--node-lease-duration-seconds=40", "--cidr=10.244.0.0/16"}},
+	}
+	run := func(s size, idle time.Duration, label string, side int) (fleet, error) {
+		label += ", " + sides[side].name
+		empty := filepath.Join(dir, "run")
+		if err := os.Mkdir(empty, 0o700); err != nil {
+			return fleet{}, err
+		}
+		f, err := programs.measureKubelets(ctx, empty, s, idle, sides[side].name, sides[side].path, sides[side].args...)
+		if err := errors.Join(err, os.RemoveAll(empty)); err != nil {
+			return fleet{}, fmt.Errorf("%s: %w", label, err)
+		}
+		fmt.Fprintf(os.Stderr, "%s: Ready in %s, Running in %s, %s\n", label, seconds(f.ready.Seconds()), seconds(f.running.Seconds()), mebibytes(float64(f.resident)))
+		return f, nil
+	}
+	for side := range sides {
+		if _, err := run(size{1, 1}, 0, "warm-up", side); err != nil {
+			return err
+		}
+	}
 	for _, s := range o.kubelets {
-		var ours, kwoks []fleet
+		fleets := make([][]fleet, len(sides))
 		for round := range o.rounds {
-			for _, side := range []struct {
-				name, path string
-				args       []string
-				fleets     *[]fleet
-			}{
-				{"kubelets", programs.controlPlane, []string{"kubelets"}, &ours},
-				{"kwok", o.kwok, []string{"--config=" + stages, "--manage-nodes-with-label-selector=" + machine.Selector, "--node-lease-duration-seconds=40", "--cidr=10.244.0.0/16"}, &kwoks},
-			} {
-				label := fmt.Sprintf("%d Nodes, %d Pods, round %d of %d, %s", s.nodes, s.pods, round+1, o.rounds, side.name)
-				empty := filepath.Join(dir, "run")
-				if err := os.Mkdir(empty, 0o700); err != nil {
+			for k := range sides {
+				side := (round + k) % len(sides)
+				f, err := run(s, o.idle, fmt.Sprintf("%d Nodes, %d Pods, round %d of %d", s.nodes, s.pods, round+1, o.rounds), side)
+				if err != nil {
 					return err
 				}
-				f, err := programs.measureKubelets(ctx, empty, s, o.idle, side.name, side.path, side.args...)
-				if err := errors.Join(err, os.RemoveAll(empty)); err != nil {
-					return fmt.Errorf("%s: %w", label, err)
-				}
-				fmt.Fprintf(os.Stderr, "%s: Ready in %s, Running in %s, %s\n", label, seconds(f.ready.Seconds()), seconds(f.running.Seconds()), mebibytes(float64(f.resident)))
-				*side.fleets = append(*side.fleets, f)
+				fleets[side] = append(fleets[side], f)
 			}
 		}
 		fmt.Printf("\n%d Nodes and %d Pods, %d runs of each, alternating\n\n", s.nodes, s.pods, o.rounds)
-		if err := table(os.Stdout, fleetMeasures, column[fleet]{"ours", ours}, column[fleet]{"KWOK", kwoks}); err != nil {
+		if err := table(os.Stdout, fleetMeasures, column[fleet]{"ours", fleets[0]}, column[fleet]{"KWOK", fleets[1]}); err != nil {
 			return err
 		}
-		for i, panel := range fleetPanels {
-			for k, fleets := range [][]fleet{kwoks, ours} {
-				y := summarize(each(fleets, fleetMeasures[panel.row].of)).median
+		for i, m := range fleetMeasures {
+			for k, side := range []int{1, 0} {
+				y := summarize(each(fleets[side], m.of)).median
 				lines[i][k].Points = append(lines[i][k].Points, chart.Point{X: float64(s.nodes), Y: y})
 			}
 		}
@@ -284,26 +318,22 @@ func benchKubelets(ctx context.Context, o options) (err error) {
 		return nil
 	}
 	c := chart.Chart{Title: "How long simulated kubelets take, by the number of Nodes", X: "Nodes", Unit: "s"}
-	for i, panel := range fleetPanels {
-		lines[i][0].Name, lines[i][1].Name = "KWOK", "ours"
-		c.Panels = append(c.Panels, chart.Panel{Title: panel.title, Lines: lines[i][:]})
+	for i, m := range fleetMeasures {
+		if m.panel != "" {
+			lines[i][0].Name, lines[i][1].Name = "KWOK", "ours"
+			c.Panels = append(c.Panels, chart.Panel{Title: m.panel, Lines: lines[i][:]})
+		}
 	}
 	return os.WriteFile(o.picture, c.SVG(), 0o666)
 }
 
-// fleetPanels are the panels of the picture, and the rows of the table that they draw.
-var fleetPanels = []struct {
-	title string
-	row   int
-}{{"all Nodes are Ready", 0}, {"then all Pods are Running", 1}, {"processor time", 2}}
-
 // fleetMeasures are the rows of the table of kubelets.
 var fleetMeasures = []measure[fleet]{
-	{"until all Nodes are Ready", func(f fleet) float64 { return f.ready.Seconds() }, seconds},
-	{"from then until all Pods are Running", func(f fleet) float64 { return f.running.Seconds() }, seconds},
-	{"processor time until then", func(f fleet) float64 { return f.cpu.Seconds() }, seconds},
-	{"of the API server and etcd", func(f fleet) float64 { return f.serverCPU.Seconds() }, seconds},
-	{"resident memory", func(f fleet) float64 { return float64(f.resident) }, mebibytes},
-	{"anonymous memory", func(f fleet) float64 { return float64(f.anonymous) }, mebibytes},
-	{"processor time per idle minute", func(f fleet) float64 { return f.idle.Seconds() }, seconds},
+	{"until all Nodes are Ready", func(f fleet) float64 { return f.ready.Seconds() }, seconds, "all Nodes are Ready"},
+	{"from then until all Pods are Running", func(f fleet) float64 { return f.running.Seconds() }, seconds, "then all Pods are Running"},
+	{"processor time until then", func(f fleet) float64 { return f.cpu.Seconds() }, seconds, "processor time"},
+	{"of the API server and etcd", func(f fleet) float64 { return f.serverCPU.Seconds() }, seconds, ""},
+	{"resident memory", func(f fleet) float64 { return float64(f.resident) }, mebibytes, ""},
+	{"anonymous memory", func(f fleet) float64 { return float64(f.anonymous) }, mebibytes, ""},
+	{"processor time per idle minute", func(f fleet) float64 { return f.idle.Seconds() }, seconds, ""},
 }

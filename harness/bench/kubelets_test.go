@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"example.com/controllers/harness/machine"
 )
 
 func TestSizes(t *testing.T) {
@@ -19,7 +21,7 @@ func TestSizes(t *testing.T) {
 	if err := s.Set("100x400, 1x100000"); err != nil || s.String() != "100x400,1x100000" {
 		t.Errorf("got %s, %v", s.String(), err)
 	}
-	for _, text := range []string{"", "100", "0x1", "1x0", "10001x1", "1x100001", "1x2x3", "ax1"} {
+	for _, text := range []string{",", "100", "0x1", "1x0", "10001x1", "1x100001", "1x2x3", "ax1"} {
 		if s.Set(text) == nil {
 			t.Errorf("%q is accepted, as %s", text, s.String())
 		}
@@ -81,9 +83,9 @@ func TestReach(t *testing.T) { synctest.Test(t, testReach) } // to open a watch 
 func testReach(t *testing.T) {
 	s := &server{more: make(chan struct{})}
 	took, err := reach(t.Context(), "the Nodes are Ready", 5, "1", s.watch, isReady, func(_ context.Context, i int) error {
-		s.add(nodeName(i), corev1.ConditionFalse)
-		s.add(nodeName(i), corev1.ConditionTrue)
-		s.add(nodeName(i), corev1.ConditionTrue)
+		s.add(machine.Name(i), corev1.ConditionFalse)
+		s.add(machine.Name(i), corev1.ConditionTrue)
+		s.add(machine.Name(i), corev1.ConditionTrue)
 		return nil
 	})
 	if err != nil || took <= 0 {
@@ -102,12 +104,14 @@ func testReachFails(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("it took too long"))
 	defer cancel()
 	_, err := reach(ctx, "the Nodes are Ready", 2, "1", s.watch, isReady, func(_ context.Context, i int) error {
+		s.add(machine.Name(i), corev1.ConditionFalse)
 		if i == 0 {
-			s.add(nodeName(i), corev1.ConditionTrue)
+			s.add(machine.Name(i), corev1.ConditionTrue)
+			s.add(machine.Name(i), corev1.ConditionTrue)
 		}
 		return nil
 	})
-	if want := "wait until the Nodes are Ready: it took too long"; err == nil || err.Error()[:len(want)] != want {
+	if want := "wait until the Nodes are Ready: it took too long (1 of 2 are)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -107,6 +107,8 @@ func run(ctx context.Context, o options, rest []string) error {
 		return fmt.Errorf("--events is %d; it must be %d or less, because the API server keeps no more", o.events, maxEvents)
 	case len(o.kubelets) > 0 && !filepath.IsAbs(o.kwok):
 		return fmt.Errorf("--kwok is %q; it must be the absolute path of KWOK's program, for --kubelets", o.kwok)
+	case len(o.kubelets) == 0 && o.picture != "":
+		return errors.New("--picture draws --kubelets, which is missing")
 	case o.rounds < 1:
 		return fmt.Errorf("--rounds is %d; it must be 1 or more", o.rounds)
 	case len(rest) > 0:

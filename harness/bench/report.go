@@ -34,6 +34,7 @@ type measure[T any] struct {
 	name   string
 	of     func(T) float64
 	format func(float64) string
+	panel  string // the title of its panel, or "" if it is not drawn
 }
 
 // column is one of the two sides that a table compares.
@@ -44,12 +45,12 @@ type column[T any] struct {
 
 // bootMeasures are the rows of the table of boots.
 var bootMeasures = []measure[boot]{
-	{"start to /readyz ok", func(b boot) float64 { return b.ready.Seconds() }, seconds},
-	{fmt.Sprintf("start to %d Pods Running on %d nodes", pods, nodes), func(b boot) float64 { return b.running.Seconds() }, seconds},
-	{"processor time until then", func(b boot) float64 { return b.cpu.Seconds() }, seconds},
-	{"resident memory", func(b boot) float64 { return float64(b.resident) }, mebibytes},
-	{"anonymous memory", func(b boot) float64 { return float64(b.anonymous) }, mebibytes},
-	{"processor time per idle minute", func(b boot) float64 { return b.idle.Seconds() }, seconds},
+	{"start to /readyz ok", func(b boot) float64 { return b.ready.Seconds() }, seconds, ""},
+	{fmt.Sprintf("start to %d Pods Running on %d nodes", pods, nodes), func(b boot) float64 { return b.running.Seconds() }, seconds, ""},
+	{"processor time until then", func(b boot) float64 { return b.cpu.Seconds() }, seconds, ""},
+	{"resident memory", func(b boot) float64 { return float64(b.resident) }, mebibytes, ""},
+	{"anonymous memory", func(b boot) float64 { return float64(b.anonymous) }, mebibytes, ""},
+	{"processor time per idle minute", func(b boot) float64 { return b.idle.Seconds() }, seconds, ""},
 }
 
 func seconds(s float64) string   { return fmt.Sprintf("%.2f s", s) }

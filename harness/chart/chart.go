@@ -3,9 +3,11 @@ package chart
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html"
 	"math"
+	"slices"
 )
 
 // Chart is a row of panels. All have the same axes, which are linear and begin at 0, so that what grows linearly is a straight line
@@ -17,19 +19,19 @@ type Chart struct {
 	Panels []Panel
 }
 
-// Panel has a line for each name of the chart. All panels have the same names in the same order.
+// Panel is one of the panels. All panels of a chart have lines of the same names, in the same order.
 type Panel struct {
 	Title string
 	Lines []Line
 }
 
-// Line connects points, in the order of their X.
+// Line connects points, which may be in any order.
 type Line struct {
 	Name   string
 	Points []Point
 }
 
-// Point is a measurement. Both coordinates are 0 or more.
+// Point is a measurement, or the origin, if nothing takes no time. Both coordinates are 0 or more.
 type Point struct{ X, Y float64 }
 
 // The sizes are in the units of the picture, which are pixels if it is not scaled.
@@ -85,11 +87,15 @@ func (c Chart) SVG() []byte {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", x0+panelWidth/2, y0+34, html.EscapeString(c.X))
 		for k, line := range panel.Lines {
 			fmt.Fprintf(&b, `<g fill="none" style="%s"><path d="`, styles[k%len(styles)])
-			for n, at := range line.Points {
+			points := slices.SortedStableFunc(slices.Values(line.Points), func(a, b Point) int { return cmp.Compare(a.X, b.X) })
+			for n, at := range points {
 				fmt.Fprintf(&b, "%c%.1f %.1f", "ML"[min(n, 1)], x(at.X), y(at.Y))
 			}
 			b.WriteString(`"/>`)
-			for _, at := range line.Points {
+			for _, at := range points {
+				if at == (Point{}) {
+					continue // not measured, but known
+				}
 				fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="2"/>`, x(at.X), y(at.Y))
 			}
 			b.WriteString("</g>\n")

@@ -26,7 +26,7 @@ func wellFormed(t *testing.T, svg []byte) {
 
 func TestSVG(t *testing.T) {
 	svg := Chart{Title: "a < b", X: "Nodes", Unit: "ms", Panels: []Panel{
-		{Title: "one", Lines: []Line{{"x & y", []Point{{0, 0}, {500, 1}, {2000, 4}}}, {"z", []Point{{2000, 2}}}}},
+		{Title: "one", Lines: []Line{{"x & y", []Point{{0, 0}, {2000, 4}, {500, 1}}}, {"z", []Point{{2000, 2}}}}},
 		{Title: "two", Lines: []Line{{"x & y", []Point{{1000, 2}}}, {"z", nil}}},
 	}}.SVG()
 	wellFormed(t, svg)
@@ -34,6 +34,7 @@ func TestSVG(t *testing.T) {
 	require.Contains(t, text, "<title>a &lt; b</title>")
 	require.Contains(t, text, `d="M62.0 252.0L112.0 204.5L262.0 62.0"`)
 	require.Contains(t, text, `d="M428.0 157.0"`, "in the middle of the second panel, which has the same axes")
+	require.Equal(t, 4, strings.Count(text, "<circle"), "of what was measured")
 	require.Equal(t, 1, strings.Count(text, "x &amp; y"), "one legend for all panels")
 	for _, label := range []string{">0 ms<", ">4 ms<", ">0<", ">1,500<", ">2,000<", ">Nodes<"} {
 		require.Equal(t, 2, strings.Count(text, label), label)

@@ -29,7 +29,7 @@ type Options struct {
 	// APIServerFlags are additional kube-apiserver flags, which override the defaults.
 	APIServerFlags []string
 	// GCPercent is the control plane's GOGC, see package runtime, unless this process has been told one: the higher it is,
-	// the more memory the control plane takes, and the less CPU time. 0 for the control plane's default, which spares memory.
+	// the more memory the control plane takes, and the less CPU time. 0 for the control plane's own way, which spares memory at rest.
 	GCPercent int
 }
 

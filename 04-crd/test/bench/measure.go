@@ -163,6 +163,10 @@ func (b *bench) measure(workers int) (r result, err error) {
 	b.cloud.server = &neutrontest.Server{}
 	if b.neutron != nil {
 		proxy := httputil.NewSingleHostReverseProxy(b.neutron)
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.MaxIdleConnsPerHost = workers
+		defer transport.CloseIdleConnections()
+		proxy.Transport = transport
 		proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"time"
 
 	"example.com/controllers/harness/chart"
@@ -33,8 +32,6 @@ func (s sizeResult) took(program func(round) lifecycle, of func(lifecycle) phase
 
 // picture returns an SVG of the time that each phase took, by the number of copies. Of several rounds, it shows the median.
 func picture(results []sizeResult) []byte {
-	results = slices.Clone(results)
-	slices.SortStableFunc(results, func(a, b sizeResult) int { return a.copies() - b.copies() })
 	c := chart.Chart{Title: "How long it takes to create, update and delete all copies", X: "copies", Unit: "s"}
 	for _, phase := range phases {
 		panel := chart.Panel{Title: phase.title}

@@ -24,7 +24,8 @@ const (
 	look = time.Second
 	// work is how many bytes are allocated between two looks by a control plane at work. One with 200 Nodes at rest allocates 4 MB.
 	work = 16 << 20
-	// spare is how many bytes of garbage there may be while it is at work.
+	// spare is about how many bytes of garbage there are while it is at work. Of a small heap, it is less, and of a large one as much
+	// as is in use, as usual in Go.
 	spare = 128 << 20
 )
 
@@ -82,8 +83,8 @@ func follow(ctx context.Context) {
 	}
 }
 
-// percentFor returns the GOGC for a heap of which so many bytes have been allocated since the last look, and live were in use after the
-// last collection.
+// percentFor returns the GOGC, given how many bytes were allocated since the last look, and how many were in use after the last
+// collection.
 func percentFor(allocated, live uint64) int {
 	if allocated < work {
 		return restPercent

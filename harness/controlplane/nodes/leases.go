@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -36,31 +36,33 @@ const (
 // may never get back to them.
 type leaseController struct {
 	client kubernetes.Interface
-	nodes  corelisters.NodeLister // only the machines that are powered on
+	nodes  corelisters.NodeLister // all machines
 
-	// queue has the name of every machine in nodes, which it hands out when the next renewal is due. It may
-	// have names that are no longer in nodes.
+	// queue has the name of every machine that is powered on, which it hands out when the next renewal is due. It may
+	// have names of machines that no longer are.
 	queue workqueue.TypedDelayingInterface[string]
 
 	// written has the Lease (*coordinationv1.Lease) of each machine as this controller last wrote it, by name.
 	written sync.Map
 }
 
-// runLeaseController runs the controller until ctx is cancelled.
-func runLeaseController(ctx context.Context, client kubernetes.Interface) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
-		informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = machine.Selector }))
-	c := &leaseController{
-		client: client,
-		nodes:  factory.Core().V1().Nodes().Lister(),
-		queue:  workqueue.NewTypedDelayingQueue[string](),
-	}
-	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { c.queue.Add(object.(*corev1.Node).Name) },
+// newLeaseController makes the controller. nodes has all machines.
+func newLeaseController(client kubernetes.Interface, nodes coreinformers.NodeInformer) (*leaseController, error) {
+	c := &leaseController{client: client, nodes: nodes.Lister(), queue: workqueue.NewTypedDelayingQueue[string]()}
+	if _, err := nodes.Informer().AddEventHandler(cache.FilteringResourceEventHandler{
+		FilterFunc: func(object any) bool {
+			node, ok := object.(*corev1.Node)
+			return ok && machine.IsOn(node)
+		},
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: func(object any) { c.queue.Add(object.(*corev1.Node).Name) }},
 	}); err != nil {
-		return fmt.Errorf("watch nodes to renew their leases: %w", err)
+		return nil, fmt.Errorf("watch nodes to renew their leases: %w", err)
 	}
-	factory.Start(ctx.Done())
+	return c, nil
+}
+
+// run runs the controller until ctx is cancelled.
+func (c *leaseController) run(ctx context.Context) {
 	for range 4 {
 		go func() {
 			for c.processNextWorkItem(ctx) {
@@ -69,7 +71,6 @@ func runLeaseController(ctx context.Context, client kubernetes.Interface) error 
 	}
 	<-ctx.Done()
 	c.queue.ShutDown()
-	return nil
 }
 
 func (c *leaseController) processNextWorkItem(ctx context.Context) bool {
@@ -79,7 +80,7 @@ func (c *leaseController) processNextWorkItem(ctx context.Context) bool {
 	}
 	defer c.queue.Done(name)
 	node, err := c.nodes.Get(name)
-	if err != nil {
+	if err != nil || !machine.IsOn(node) {
 		c.written.Delete(name)
 		return true // Removed or powered off. If it comes back, the informer adds it to the queue again.
 	}
@@ -127,6 +128,7 @@ func (c *leaseController) renew(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
+	written.ManagedFields = nil // half of it; an update without them leaves them as they are
 	c.written.Store(node.Name, written)
 	return nil
 }

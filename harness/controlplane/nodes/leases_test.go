@@ -1,7 +1,10 @@
 package nodes
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -10,8 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+
+	"example.com/controllers/harness/machine"
 )
 
 func TestRenewALease(t *testing.T) {
@@ -68,4 +74,61 @@ func TestRenewALease(t *testing.T) {
 		renew("update", "patch", "create")
 		renew("update")
 	}
+}
+
+// The Lease of a machine is renewed while it is powered on, and never while it is not.
+func TestLeasesFollowThePower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		nodes := client.CoreV1().Nodes()
+		factory := informers.NewSharedInformerFactory(client, 0)
+		c, err := newLeaseController(client, factory.Core().V1().Nodes())
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		factory.StartWithContext(ctx)
+		factory.WaitForCacheSyncWithContext(ctx)
+		done := make(chan struct{})
+		go func() {
+			c.run(ctx)
+			close(done)
+		}()
+		renewals := func(of time.Duration) (count int) {
+			t.Helper()
+			synctest.Wait()
+			client.ClearActions()
+			time.Sleep(of)
+			synctest.Wait()
+			for _, action := range client.Actions() {
+				if action.GetResource().Resource == "leases" {
+					count++
+				}
+			}
+			return count
+		}
+		machineThatIs := func(power string) *corev1.Node {
+			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0", Labels: map[string]string{machine.PowerLabel: power}}}
+		}
+		set := func(power string) {
+			t.Helper()
+			_, err := nodes.Update(t.Context(), machineThatIs(power), metav1.UpdateOptions{})
+			require.NoError(t, err)
+		}
+		_, err = nodes.Create(t.Context(), machineThatIs("off"), metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.Zero(t, renewals(leaseDuration), "it has not been powered on")
+		for range 2 {
+			set("on")
+			require.NotZero(t, renewals(2*leaseDuration), "it is on")
+			require.GreaterOrEqual(t, renewals(leaseDuration), 3, "it is still on")
+			set("off")
+			require.Zero(t, renewals(leaseDuration), "it is off")
+		}
+		set("on")
+		require.NotZero(t, renewals(leaseDuration))
+		require.NoError(t, nodes.Delete(t.Context(), "node-0", metav1.DeleteOptions{}))
+		require.Zero(t, renewals(leaseDuration), "it is gone")
+		cancel()
+		<-done
+		factory.Shutdown()
+	})
 }

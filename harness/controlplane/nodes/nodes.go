@@ -16,9 +16,11 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"sync"
 
-	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -77,6 +79,7 @@ func Run(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
 	}
+	kubelets := kubeletClient{typedClient}
 	stageClient, err := versioned.NewForConfig(restConfig)
 	if err != nil {
 		return fmt.Errorf("make clients for the simulated kubelets: %w", err)
@@ -89,7 +92,7 @@ func Run(ctx context.Context, kubeconfig string) error {
 		RESTMapper:                   mapper,
 		ImpersonatingDynamicClient:   clients.ToImpersonatingDynamicClient(),
 		ImpersonatingTypedClient:     clients.ToImpersonatingTypedClient(),
-		TypedClient:                  kubeletClient{typedClient},
+		TypedClient:                  kubelets,
 		TypedKwokClient:              stageClient,
 		LocalStages:                  stages,
 		FuncMap:                      gotpl.FuncMap{"StatusPatch": templateStatusPatch},
@@ -102,13 +105,25 @@ func Run(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return fmt.Errorf("make the simulated kubelets: %w", err)
 	}
+	factory := informers.NewSharedInformerFactoryWithOptions(kubelets, 0,
+		informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = machine.PowerLabel }))
+	leases, err := newLeaseController(kubelets, factory.Core().V1().Nodes())
+	if err != nil {
+		return err
+	}
+	reboots, err := newRebootController(kubelets, factory.Core().V1().Nodes())
+	if err != nil {
+		return err
+	}
 	if err := controller.Start(ctx); err != nil {
 		return fmt.Errorf("start the simulated kubelets: %w", err)
 	}
-	work, ctx := errgroup.WithContext(ctx)
-	work.Go(func() error { return runLeaseController(ctx, typedClient) })
-	work.Go(func() error { return runRebootController(ctx, typedClient) })
-	return work.Wait()
+	factory.StartWithContext(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { leases.run(ctx) })
+	running.Go(func() { reboots.run(ctx) })
+	running.Wait()
+	return nil
 }
 
 // stages returns the Stages of Nodes and of Pods.

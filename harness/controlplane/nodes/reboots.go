@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -28,13 +28,11 @@ type rebootController struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 }
 
-// runRebootController runs the controller until ctx is cancelled.
-func runRebootController(ctx context.Context, client kubernetes.Interface) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
-		informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = machine.PowerLabel }))
+// newRebootController makes the controller. nodes has all machines.
+func newRebootController(client kubernetes.Interface, nodes coreinformers.NodeInformer) (*rebootController, error) {
 	c := &rebootController{
 		client: client,
-		nodes:  factory.Core().V1().Nodes().Lister(),
+		nodes:  nodes.Lister(),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, time.Second)),
 	}
@@ -43,13 +41,17 @@ func runRebootController(ctx context.Context, client kubernetes.Interface) error
 			c.queue.Add(node.Name)
 		}
 	}
-	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    enqueue,
 		UpdateFunc: func(_, object any) { enqueue(object) },
 	}); err != nil {
-		return fmt.Errorf("watch nodes to reboot them: %w", err)
+		return nil, fmt.Errorf("watch nodes to reboot them: %w", err)
 	}
-	factory.Start(ctx.Done())
+	return c, nil
+}
+
+// run runs the controller until ctx is cancelled.
+func (c *rebootController) run(ctx context.Context) {
 	for range 4 {
 		go func() {
 			for c.processNextWorkItem(ctx) {
@@ -58,7 +60,6 @@ func runRebootController(ctx context.Context, client kubernetes.Interface) error
 	}
 	<-ctx.Done()
 	c.queue.ShutDown()
-	return nil
 }
 
 func (c *rebootController) processNextWorkItem(ctx context.Context) bool {

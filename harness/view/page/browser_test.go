@@ -75,7 +75,7 @@ func newTab(t testing.TB, flags ...string) *tab {
 	p.run(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		// An answer to a key stands for seconds, and on a busy machine a test may need longer to see it.
 		_, err := cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{
-			Source: "(() => { const set = setTimeout; window.setTimeout = (f, ms) => ms >= 1000 ? undefined : set(f, ms); })()",
+			Source: "(() => { const set = setTimeout; window.setTimeout = (f, ms) => ms === 4000 ? window.forget = f : set(f, ms); })()",
 		})
 		return err
 	}))
@@ -249,6 +249,8 @@ func TestPageFollows(t *testing.T) {
 	p.until(`document.querySelectorAll('#bill tr').length === 3 && document.querySelector('#bill tr:nth-child(3)').textContent.startsWith('loop5')`)
 	p.says("#details", "kubectl: patch nodes node-0") // still, as does what was said
 	require.Contains(t, p.text("#state"), "There is no later fault.")
+	evaluate[chromedp.Void](p, "window.forget()")
+	p.until(`document.getElementById('state').textContent === ''`)
 	require.NoError(t, os.Remove(s.path))
 	p.says("#state", "The recording is gone; the page shows what was in it.")
 }
