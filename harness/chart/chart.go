@@ -62,7 +62,7 @@ func (c Chart) SVG() []byte {
 	xMax, yMax := end(most.X), end(most.Y)
 
 	var b bytes.Buffer
-	width := max(left+len(c.Panels)*(panelWidth+gap)-gap+20, left+len(names)*legend)
+	width := max(left+len(c.Panels)*(panelWidth+gap)-gap+26, left+len(names)*legend)
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="Helvetica,Arial,sans-serif" font-size="11">`+"\n", width, top+panelHeight+bottom)
 	fmt.Fprintf(&b, "<title>%s</title>\n", html.EscapeString(c.Title))
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, top+panelHeight+bottom)
