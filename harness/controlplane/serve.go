@@ -275,25 +275,32 @@ func addMachines(ctx context.Context, client kubernetes.Interface, count int) er
 	return work.Wait()
 }
 
-// waitForNodes waits until every Node that should be Ready is, and returns how many are.
+// waitForNodes waits until every Node that should be Ready is, and returns how many are. It looks less often the more there are: to
+// list thousands of Nodes every few milliseconds would keep them from becoming Ready.
 func waitForNodes(ctx context.Context, client kubernetes.Interface) (int, error) {
-	var count int
-	err := poll(ctx, func() error {
+	const each = 200 * time.Microsecond
+	for {
 		all, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return err
-		}
-		count = 0
-		for _, node := range all.Items {
-			if isReady(&node) {
-				count++
-			} else if shouldBeReady(&node) {
-				return fmt.Errorf("node %s is not ready", node.Name)
+		count, wait := 0, pollInterval
+		if err == nil {
+			for _, node := range all.Items {
+				if isReady(&node) {
+					count++
+				} else if shouldBeReady(&node) {
+					err = fmt.Errorf("node %s is not ready", node.Name)
+				}
 			}
+			wait = max(wait, time.Duration(len(all.Items))*each)
 		}
-		return nil
-	})
-	return count, err
+		if err == nil {
+			return count, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%w (last error: %w)", context.Cause(ctx), err)
+		case <-time.After(wait):
+		}
+	}
 }
 
 // shouldBeReady reports whether the Node is a machine that is powered on, not set to report Ready=False and not
@@ -315,10 +322,13 @@ func checkHealth(ctx context.Context, client kubernetes.Interface, path string) 
 	return client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Error()
 }
 
-// poll calls try every 10 ms until it succeeds or ctx is cancelled. It is for what takes a second or two.
+// pollInterval is how often poll calls a function.
+const pollInterval = 10 * time.Millisecond
+
+// poll calls try every pollInterval until it succeeds or ctx is cancelled. It is for what takes a second or two.
 func poll(ctx context.Context, try func() error) error {
 	var last error
-	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
 		last = try()
 		return last == nil, nil
 	})

@@ -27,12 +27,14 @@ const (
 	// spare is about how many bytes of garbage there are while it is at work. Of a small heap, it is less, and of a large one as much
 	// as is in use, as usual in Go.
 	spare = 128 << 20
+	// startSpare is the same for the start, of which most stays in use.
+	startSpare = 3 * spare
 )
 
 // settle is how long after the start its garbage is collected. What comes right after the start is what people wait for.
 const settle = 3 * time.Second
 
-// Limit is the memory, in bytes, above which garbage is collected all the same. A start on a large database may exceed it.
+// Limit is the memory, in bytes, above which garbage is collected at the start with the environment variable GOGC.
 const Limit = 512 << 20
 
 // Tune lets the garbage collector run less often until the start has settled, which is some time after ready is called, and from
@@ -41,22 +43,14 @@ const Limit = 512 << 20
 // With the environment variable GOGC, the process should rather save CPU time than memory, so garbage is first collected at
 // Limit, which a control plane that runs for a single test may never reach. GOGC is the percentage from then on.
 func Tune(ctx context.Context) (ready func()) {
-	usualLimit := debug.SetMemoryLimit(-1)
-	debug.SetMemoryLimit(min(usualLimit, Limit))
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(startPercent)
-		return func() {
-			go func() {
-				if !sleep(ctx, settle) {
-					return
-				}
-				debug.SetGCPercent(restPercent)
-				debug.SetMemoryLimit(usualLimit)
-				debug.FreeOSMemory() // collects the garbage of the start
-				follow(ctx)
-			}()
-		}
+		settled := make(chan struct{})
+		go follow(ctx, settled)
+		return func() { time.AfterFunc(settle, func() { close(settled) }) }
 	}
+	usualLimit := debug.SetMemoryLimit(-1)
+	debug.SetMemoryLimit(min(usualLimit, Limit))
 	percent := debug.SetGCPercent(-1)
 	return func() {
 		type garbage [64]byte
@@ -68,18 +62,35 @@ func Tune(ctx context.Context) (ready func()) {
 }
 
 // follow sets GOGC to what the control plane does, until ctx is done.
-func follow(ctx context.Context) {
+func follow(ctx context.Context, settled <-chan struct{}) {
 	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
-	metrics.Read(samples)
-	before, current := samples[0].Value.Uint64(), restPercent
-	for sleep(ctx, look) {
-		metrics.Read(samples)
-		allocated := samples[0].Value.Uint64()
-		if next := percentFor(allocated-before, samples[1].Value.Uint64()); next != current {
-			debug.SetGCPercent(next)
-			current = next
+	var before uint64
+	current := startPercent
+	set := func(percent int) {
+		if percent != current {
+			debug.SetGCPercent(percent)
+			current = percent
 		}
-		before = allocated
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-settled:
+			settled = nil
+			set(restPercent)
+			debug.FreeOSMemory() // collects the garbage of the start
+			metrics.Read(samples)
+		case <-time.After(look):
+			metrics.Read(samples)
+			allocated, live := samples[0].Value.Uint64()-before, samples[1].Value.Uint64()
+			if settled != nil {
+				set(workPercent(startSpare, live))
+			} else {
+				set(percentFor(allocated, live))
+			}
+		}
+		before = samples[0].Value.Uint64()
 	}
 }
 
@@ -89,14 +100,10 @@ func percentFor(allocated, live uint64) int {
 	if allocated < work {
 		return restPercent
 	}
-	return int(min(max(spare*100/max(live, 1), 100), startPercent))
+	return workPercent(spare, live)
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
+// workPercent returns the GOGC with which there are about as many bytes of garbage as spare, when live are in use.
+func workPercent(spare, live uint64) int {
+	return int(min(max(spare*100/max(live, 1), 100), startPercent))
 }
