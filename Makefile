@@ -234,15 +234,18 @@ images: ## Build images of the lessons' controllers, for amd64 and arm64
 kubelet_sizes = 100x400,1000x4000
 
 .PHONY: bench
-bench: ## Measure how long the control plane takes to start and what it costs (beside envtest),
-##  what recording requests costs, what 1,000 Networks of lesson 4 take, what the reboots of
-##  5,000 Nodes take with lesson 5, and what 2,000 copies of a Secret take with lesson 6
+bench: ## Measure what the control plane, the recorder and lessons 4 to 6 cost
+##  how long the control plane takes to start, and what it costs, beside envtest;
+##  requests with and without recording; 1,000 Networks of lesson 4; the reboots
+##  of 5,000 Nodes with lesson 5; and 2,000 copies of a Secret with lesson 6
 ##  PART=controlplane, recorder, networks, reboots or secrets: only that
-##  PART=kubelets, which is not part of the rest, compares our simulated kubelets with KWOK's, which it
-##  installs, on 100 and 1,000 Nodes
-##  BOOTS=5, KUBELETS=5000x20000, NETWORKS=1000, REBOOT_NODES=5000, SECRETS=1x200,1x2000: how many
-##  BENCH="--idle 0": flags of the first three; NETWORK_BENCH="--workers 8": of the Networks;
-##  REBOOT_BENCH="--reboots 1000": of the reboots; SECRET_BENCH="--unrelated 0": of the Secrets
+##  PART=kubelets: simulated kubelets of 100 and 1,000 Nodes, beside KWOK's
+##  program, which it downloads; only if named
+##  BOOTS=5, KUBELETS=5000x20000, NETWORKS=1000, REBOOT_NODES=5000,
+##  SECRETS=1x200,1x2000: how many
+##  BENCH="--idle 0": flags of controlplane, recorder and kubelets
+##  NETWORK_BENCH="--workers 8", REBOOT_BENCH="--reboots 1000",
+##  SECRET_BENCH="--unrelated 0": flags of the others
 	$(if $(filter-out controlplane kubelets recorder networks reboots secrets,$(PART)),\
 		$(error PART is "$(PART)"; it must be one of controlplane, kubelets, recorder, networks, reboots and secrets))
 	$(if $(filter controlplane,$(or $(PART),controlplane)),\

@@ -143,26 +143,29 @@ func (f *fleet) measure(ctx context.Context, client kubernetes.Interface, s size
 	if err != nil {
 		return err
 	}
-	all, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
+	// All resources have their versions from one counter.
+	version := func(ctx context.Context) (string, error) {
+		list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return "", err
+		}
+		return list.ResourceVersion, nil
 	}
-	from := all.ResourceVersion // of Pods, too: all objects have their versions from one counter
 	createNode := func(ctx context.Context, i int) error {
 		_, err := client.CoreV1().Nodes().Create(ctx, machine.Node(machine.Name(i), cluster.KubernetesVersion), metav1.CreateOptions{})
 		return err
 	}
 	// The program has started when it has taken a Node.
-	if _, err := reach(ctx, "the first Node is Ready", 1, from, client.CoreV1().Nodes().Watch, isReady, func(ctx context.Context, _ int) error {
+	if _, err := reach(ctx, "the first Node is Ready", 1, version, client.CoreV1().Nodes().Watch, isReady, func(ctx context.Context, _ int) error {
 		return createNode(ctx, s.nodes)
 	}); err != nil {
 		return err
 	}
-	f.ready, err = reach(ctx, "the Nodes are Ready", s.nodes, from, client.CoreV1().Nodes().Watch, isReady, createNode)
+	f.ready, err = reach(ctx, "the Nodes are Ready", s.nodes, version, client.CoreV1().Nodes().Watch, isReady, createNode)
 	if err != nil {
 		return err
 	}
-	f.running, err = reach(ctx, "the Pods are Running", s.pods, from, client.CoreV1().Pods(namespace).Watch, isRunning, func(ctx context.Context, i int) error {
+	f.running, err = reach(ctx, "the Pods are Running", s.pods, version, client.CoreV1().Pods(namespace).Watch, isRunning, func(ctx context.Context, i int) error {
 		_, err := client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i)},
 			Spec:       corev1.PodSpec{NodeName: machine.Name(i % s.nodes), Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
@@ -196,10 +199,14 @@ func isRunning(object runtime.Object) bool {
 	return object.(*corev1.Pod).Status.Phase == corev1.PodRunning
 }
 
-// reach creates so many objects, waits until a watch, from the version from on, has shown as many of them in the state that is accepts,
-// and returns how long that took.
-func reach(ctx context.Context, what string, count int, from string, open cache.WatchFuncWithContext, is func(runtime.Object) bool, create func(ctx context.Context, i int) error) (time.Duration, error) {
-	// An API server ends a watch that it sends faster than it is read. This one is opened again.
+// reach creates so many objects, waits until a watch has shown as many of them in the state that is accepts, and returns how long that
+// took. version returns the version that the cluster is at; objects that do not change any more are not counted.
+func reach(ctx context.Context, what string, count int, version func(context.Context) (string, error), open cache.WatchFuncWithContext, is func(runtime.Object) bool, create func(ctx context.Context, i int) error) (time.Duration, error) {
+	from, err := version(ctx)
+	if err != nil {
+		return 0, err
+	}
+	// With 5,000 Nodes, the API server ended a watch that was in use. This one is opened again.
 	watched, err := watchtools.NewRetryWatcherWithContext(ctx, from, &cache.ListWatch{WatchFuncWithContext: open})
 	if err != nil {
 		return 0, err

@@ -45,6 +45,13 @@ func (s *server) add(name string, ready corev1.ConditionStatus) {
 	s.more = make(chan struct{})
 }
 
+// version returns the version of the last event.
+func (s *server) version(context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprint(len(s.events) + 1), nil
+}
+
 func (s *server) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	var from int
 	if _, err := fmt.Sscan(o.ResourceVersion, &from); err != nil {
@@ -82,7 +89,7 @@ func TestReach(t *testing.T) { synctest.Test(t, testReach) } // to open a watch 
 
 func testReach(t *testing.T) {
 	s := &server{more: make(chan struct{})}
-	took, err := reach(t.Context(), "the Nodes are Ready", 5, "1", s.watch, isReady, func(_ context.Context, i int) error {
+	took, err := reach(t.Context(), "the Nodes are Ready", 5, s.version, s.watch, isReady, func(_ context.Context, i int) error {
 		s.add(machine.Name(i), corev1.ConditionFalse)
 		s.add(machine.Name(i), corev1.ConditionTrue)
 		s.add(machine.Name(i), corev1.ConditionTrue)
@@ -98,12 +105,13 @@ func TestReachFails(t *testing.T) { synctest.Test(t, testReachFails) }
 func testReachFails(t *testing.T) {
 	s := &server{more: make(chan struct{})}
 	refused := errors.New("refused")
-	if _, err := reach(t.Context(), "the Nodes are Ready", 2, "1", s.watch, isReady, func(context.Context, int) error { return refused }); !errors.Is(err, refused) {
+	if _, err := reach(t.Context(), "the Nodes are Ready", 2, s.version, s.watch, isReady, func(context.Context, int) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("got %v, want what creating failed with", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("it took too long"))
 	defer cancel()
-	_, err := reach(ctx, "the Nodes are Ready", 2, "1", s.watch, isReady, func(_ context.Context, i int) error {
+	s.add("from before", corev1.ConditionTrue)
+	_, err := reach(ctx, "the Nodes are Ready", 2, s.version, s.watch, isReady, func(_ context.Context, i int) error {
 		s.add(machine.Name(i), corev1.ConditionFalse)
 		if i == 0 {
 			s.add(machine.Name(i), corev1.ConditionTrue)

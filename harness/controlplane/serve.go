@@ -275,32 +275,38 @@ func addMachines(ctx context.Context, client kubernetes.Interface, count int) er
 	return work.Wait()
 }
 
-// waitForNodes waits until every Node that should be Ready is, and returns how many are. It looks less often the more there are: to
-// list thousands of Nodes every few milliseconds would keep them from becoming Ready.
+// waitForNodes waits until every Node that should be Ready is, and returns how many are. The more there are, the less often it lists
+// them: to decode thousands of Nodes every few milliseconds would keep them from becoming Ready.
 func waitForNodes(ctx context.Context, client kubernetes.Interface) (int, error) {
-	const each = 200 * time.Microsecond
+	const perNode = 200 * time.Microsecond
 	for {
 		all, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		count, wait := 0, pollInterval
+		interval := pollInterval
 		if err == nil {
-			for _, node := range all.Items {
-				if isReady(&node) {
-					count++
-				} else if shouldBeReady(&node) {
-					err = fmt.Errorf("node %s is not ready", node.Name)
-				}
+			interval = max(interval, time.Duration(len(all.Items))*perNode)
+			var count int
+			if count, err = countReady(all.Items); err == nil {
+				return count, nil
 			}
-			wait = max(wait, time.Duration(len(all.Items))*each)
-		}
-		if err == nil {
-			return count, nil
 		}
 		select {
 		case <-ctx.Done():
 			return 0, fmt.Errorf("%w (last error: %w)", context.Cause(ctx), err)
-		case <-time.After(wait):
+		case <-time.After(interval):
 		}
 	}
+}
+
+// countReady returns how many Nodes are Ready, or an error that names one that should be and is not.
+func countReady(nodes []corev1.Node) (count int, err error) {
+	for _, node := range nodes {
+		if isReady(&node) {
+			count++
+		} else if shouldBeReady(&node) {
+			return 0, fmt.Errorf("node %s is not ready", node.Name)
+		}
+	}
+	return count, nil
 }
 
 // shouldBeReady reports whether the Node is a machine that is powered on, not set to report Ready=False and not

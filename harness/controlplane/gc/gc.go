@@ -34,14 +34,15 @@ const (
 // settle is how long after the start its garbage is collected. What comes right after the start is what people wait for.
 const settle = 3 * time.Second
 
-// Limit is the memory, in bytes, above which garbage is collected at the start with the environment variable GOGC.
+// Limit is the memory, in bytes, at which garbage is collected for the first time with the environment variable GOGC.
 const Limit = 512 << 20
 
 // Tune lets the garbage collector run less often until the start has settled, which is some time after ready is called, and from
 // then on while the control plane is at work: as often as at rest, it would take a quarter of the CPU time. It ends with ctx.
 //
 // With the environment variable GOGC, the process should rather save CPU time than memory, so garbage is first collected at
-// Limit, which a control plane that runs for a single test may never reach. GOGC is the percentage from then on.
+// Limit, which a control plane that runs for a single test may never reach. From then on, GOGC is the percentage, and the limit is
+// the usual one again: a process that needs more than its limit does nothing but collect.
 func Tune(ctx context.Context) (ready func()) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(startPercent)
@@ -52,13 +53,12 @@ func Tune(ctx context.Context) (ready func()) {
 	usualLimit := debug.SetMemoryLimit(-1)
 	debug.SetMemoryLimit(min(usualLimit, Limit))
 	percent := debug.SetGCPercent(-1)
-	return func() {
-		type garbage [64]byte
-		runtime.AddCleanup(new(garbage), func(struct{}) { // after the first collection
-			debug.SetGCPercent(percent)
-			debug.SetMemoryLimit(usualLimit)
-		}, struct{}{})
-	}
+	type garbage [64]byte
+	runtime.AddCleanup(new(garbage), func(struct{}) { // after the first collection
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(usualLimit)
+	}, struct{}{})
+	return func() {}
 }
 
 // follow sets GOGC to what the control plane does, until ctx is done.

@@ -245,7 +245,10 @@ func TestPageFollows(t *testing.T) {
 	p.says("#details", "kubectl: patch nodes node-0")
 	p.press("f")
 	p.says("#state", "There is no later fault.")
-	s.add(records[5:]...)
+	s.add(records[5:7]...)
+	p.until(`document.querySelectorAll('#bill tr').length === 3`)
+	require.Contains(t, p.text("#state"), "There is no later fault.")
+	s.add(records[7:]...)
 	p.until(`document.querySelectorAll('#bill tr').length === 3 && document.querySelector('#bill tr:nth-child(3)').textContent.startsWith('loop5')`)
 	p.says("#details", "kubectl: patch nodes node-0") // still, as does what was said
 	require.Contains(t, p.text("#state"), "There is no later fault.")
