@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -39,6 +40,18 @@ func TestSVG(t *testing.T) {
 	for _, label := range []string{">0 ms<", ">4 ms<", ">0<", ">1,500<", ">2,000<", ">Nodes<"} {
 		require.Equal(t, 2, strings.Count(text, label), label)
 	}
+
+	// Where everything is, somebody has looked at in a browser.
+	seen, err := os.ReadFile("testdata/seen.svg")
+	require.NoError(t, err)
+	require.Equal(t, string(seen), text, "if it should look different, look at it, and store it in testdata/seen.svg")
+}
+
+// A single line needs no legend.
+func TestSVGOfOneLine(t *testing.T) {
+	text := string(Chart{Panels: []Panel{{Lines: []Line{{"alone", []Point{{1, 1}}}}}}}.SVG())
+	require.NotContains(t, text, "alone")
+	require.Contains(t, text, `viewBox="0 0 288 302"`)
 }
 
 func TestSVGOfNothing(t *testing.T) {
