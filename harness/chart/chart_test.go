@@ -63,6 +63,14 @@ func TestSVGOfNothing(t *testing.T) {
 	}
 }
 
+// A legend may be wider than the panels.
+func TestLegendOfOnePanel(t *testing.T) {
+	text := string(Chart{Panels: []Panel{{Lines: []Line{{"one", []Point{{1, 1}}}, {"other", nil}}}}}.SVG())
+	require.Contains(t, text, `<text x="98" y="22">one</text>`)
+	require.Contains(t, text, `<text x="288" y="22">other</text>`)
+	require.Contains(t, text, `viewBox="0 0 442 302"`)
+}
+
 func TestAxes(t *testing.T) {
 	for _, test := range []struct {
 		most, end, step float64
@@ -75,7 +83,7 @@ func TestAxes(t *testing.T) {
 }
 
 func TestNumber(t *testing.T) {
-	for value, want := range map[float64]string{0: "0", 0.1 + 0.2: "0.3", 999: "999", 1000: "1,000", 20000: "20,000", 1234567: "1,234,567"} {
+	for value, want := range map[float64]string{0: "0", 0.1 + 0.2: "0.3", 999: "999", 1000: "1,000", 20000: "20,000", 100000: "100,000", 1234567: "1,234,567"} {
 		require.Equal(t, want, number(value))
 	}
 }
